@@ -1,0 +1,119 @@
+"""Every error Holdfast raises on purpose: one tree, stable codes, one mapping to HTTP.
+
+The docstring of a class is its default message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dapr.clients.exceptions import DaprInternalError
+
+
+class HoldfastError(DaprInternalError):
+    """Something went wrong."""
+
+    # The base is the SDK's: its runtime resets an actor's state, and its FastAPI extension passes the
+    # code on to the caller, only for errors of that family.
+
+    code: ClassVar[str] = "INTERNAL"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str | None = None, **details: Any) -> None:
+        super().__init__(message or (type(self).__doc__ or "").splitlines()[0], self.code)
+        self.details = details
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"message": self.message, "errorCode": self.error_code, **self.details}
+
+    def as_json_safe_dict(self) -> dict[str, Any]:
+        return self.as_dict()
+
+    def __str__(self) -> str:
+        return str(self.message)
+
+
+class InvalidRequest(HoldfastError):
+    """The request is not valid."""
+
+    code = "INVALID_REQUEST"
+    status = 400
+
+
+class NotFound(HoldfastError):
+    """There is no such thing."""
+
+    code = "NOT_FOUND"
+    status = 404
+
+
+class MethodNotAllowed(HoldfastError):
+    """This path does not take that method."""
+
+    code = "METHOD_NOT_ALLOWED"
+    status = 405
+
+
+class TooLarge(HoldfastError):
+    """The request is larger than is taken here."""
+
+    code = "TOO_LARGE"
+    status = 413
+
+
+class Unavailable(HoldfastError):
+    """This cannot be done just now. Try again."""
+
+    code = "UNAVAILABLE"
+    status = 503
+    retryable = True
+
+
+class SaveFailed(Unavailable):
+    """The change could not be saved. Try again."""
+
+
+class HostStopping(Unavailable):
+    """The server is stopping and takes no more work. Try again elsewhere, or later."""
+
+
+class ReentrantCall(HoldfastError):
+    """An actor called itself, directly or through another, while its own turn was running: reentrancy is off."""
+
+    code = "REENTRANT_CALL"
+    status = 409
+
+
+class StorageBroken(HoldfastError):
+    """The data file cannot be used."""
+
+
+class DataFolderInUse(HoldfastError):
+    """Another process uses this data folder."""
+
+
+class SettingsError(HoldfastError):
+    """A setting is wrong."""
+
+    code = "INVALID_SETTINGS"
+    status = 400
+
+
+class ComponentMissing(HoldfastError):
+    """A component that is needed here was not found."""
+
+
+def by_code(code: str, message: str, **details: Any) -> HoldfastError:
+    """The error a code stands for, as it arrives from another process."""
+    return _BY_CODE.get(code, HoldfastError)(message, **details)
+
+
+def _tree(root: type[HoldfastError]) -> list[type[HoldfastError]]:
+    return [root, *(found for child in root.__subclasses__() for found in _tree(child))]
+
+
+# The first class with a code stands for it: parents come before their refinements.
+_BY_CODE: dict[str, type[HoldfastError]] = {}
+for _class in _tree(HoldfastError):
+    _BY_CODE.setdefault(_class.code, _class)

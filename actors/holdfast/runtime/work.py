@@ -1,0 +1,200 @@
+"""One turn, one transaction: load, decide, save everything that changed, or keep nothing.
+
+The SDK's state manager marks changes as saved before they are, so a failed save is lost later in silence, and it
+keeps the changes of a turn that raised. Holdfast's actors use this instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from dapr.actor import Actor
+from dapr.actor.runtime.failure_policy import ActorReminderFailurePolicy
+
+from holdfast.errors import HoldfastError, SaveFailed, Unavailable
+from holdfast.identity import check_actor_id, check_state_key
+from holdfast.runtime.contract import HostClient, StateChange
+from holdfast.runtime.serialization import dump, load
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dapr.actor.id import ActorId
+    from dapr.actor.runtime.context import ActorRuntimeContext
+
+WAKE = "wake"
+
+# No maximum: a reminder that gave up would leave a lock that nobody expires.
+_NEVER_GIVE_UP = ActorReminderFailurePolicy.constant_policy(interval=timedelta(seconds=1))
+
+
+class DurableActor(Actor):  # type: ignore[misc]
+    """The base of Holdfast's actors: a unit of work instead of the SDK's state manager, and one reminder.
+
+    A class that wants to be woken also lists the SDK's ``Remindable`` among its own bases (the SDK looks only
+    there) and overrides :meth:`on_wake`.
+    """
+
+    def __init__(self, ctx: ActorRuntimeContext, actor_id: ActorId) -> None:
+        check_actor_id(actor_id.id)
+        super().__init__(ctx, actor_id)
+        if not isinstance(ctx.dapr_client, HostClient):
+            raise TypeError(f"{type(self).__name__} must be registered with the actor_client of a Holdfast host")
+        self.host: HostClient = ctx.dapr_client
+        self.work = UnitOfWork(self)
+
+    def now(self) -> float:
+        return self.host.now()
+
+    async def on_wake(self) -> None:
+        """The moment asked for with :meth:`Turn.wake_at` has come, or has passed, or was asked for by mistake."""
+
+    async def receive_reminder(
+        self, name: str, state: bytes, due_time: Any, period: Any, ttl: Any = None
+    ) -> None:
+        self.work.woken()
+        await self.on_wake()
+
+    async def _reset_state_internal(self) -> None:
+        # In place of the SDK's, which goes through a thread for every activation and deactivation.
+        self.work.forget()
+
+
+class UnitOfWork:
+    """The state of one active actor: what is known of the store, and the one turn that may change it."""
+
+    def __init__(self, actor: DurableActor) -> None:
+        self._actor = actor
+        self._type: str = actor.runtime_ctx.actor_type_info.type_name
+        self._id: str = actor.id.id
+        self._known: dict[str, Any] = {}
+        self._epoch = actor.host.epoch
+        self._wake_armed: float | None = None
+        # daprd gives up a turn's lock when its caller goes away or when it restarts itself, though the turn
+        # still runs here: the next one has to wait for it.
+        self._lock = asyncio.Lock()
+        #: What the actor computed from its state; dropped together with it.
+        self.derived: dict[str, Any] = {}
+
+    def turn(self) -> Turn:
+        """``async with actor.work.turn() as turn``: saved when left, thrown away on any error."""
+        return Turn(self)
+
+    def forget(self) -> None:
+        """Drops all that is held in memory; the next turn reads the store again."""
+        self._known.clear()
+        self.derived.clear()
+        self._wake_armed = None
+
+    def woken(self) -> None:
+        self._wake_armed = None
+
+    async def _begin(self) -> None:
+        await self._lock.acquire()
+        if self._epoch != self._actor.host.epoch:
+            self.forget()
+            self._epoch = self._actor.host.epoch
+
+    def _end(self, *, failed: bool) -> None:
+        if failed:
+            self.forget()
+        self._lock.release()
+
+    async def _load(self, keys: tuple[str, ...]) -> None:
+        missing = [key for key in keys if key not in self._known]
+        if missing:
+            try:
+                found = await self._actor.host.load_state(self._type, self._id, missing)
+            except HoldfastError:
+                raise
+            except Exception as error:
+                raise Unavailable("The state could not be read. Try again.") from error
+            for key in missing:
+                value = found.get(key)
+                self._known[key] = None if value is None else load(value)
+
+    async def _save(self, changed: dict[str, Any], wake_at: float | None) -> None:
+        changes = [
+            StateChange(key, None if value is None else dump(value)) for key, value in changed.items()
+        ]
+        try:
+            # Before the save: a deadline that is saved has its reminder, whatever happens in between. One that
+            # is not saved is woken for nothing.
+            await self._arm(wake_at)
+            if changes:
+                await self._actor.host.save_state(self._type, self._id, changes)
+        except Exception as error:
+            raise SaveFailed from error
+        for change in changes:
+            if change.value is None:
+                self._known.pop(change.key, None)
+
+    async def _arm(self, wake_at: float | None) -> None:
+        if wake_at is None or (self._wake_armed is not None and self._wake_armed <= wake_at):
+            return
+        await self._actor.register_reminder(
+            WAKE,
+            b"",
+            due_time=timedelta(seconds=max(0.0, wake_at - self._actor.now())),
+            period=None,
+            failure_policy=_NEVER_GIVE_UP,
+        )
+        self._wake_armed = wake_at
+
+
+class Turn:
+    """One turn of one actor. Values are plain JSON; None means that there is none."""
+
+    def __init__(self, work: UnitOfWork) -> None:
+        self._work = work
+        self._changed: dict[str, Any] = {}
+        self._wake_at: float | None = None
+
+    async def load(self, key: str) -> Any:
+        """The value of a key. It is the turn's to change, but only ``put`` saves it."""
+        await self._work._load((key,))
+        return self._work._known[key]
+
+    async def load_all(self, *keys: str) -> list[Any]:
+        """The values of these keys, read together."""
+        await self._work._load(keys)
+        return [self._work._known[key] for key in keys]
+
+    def put(self, key: str, value: Any) -> None:
+        self._changed[check_state_key(key)] = value
+        self._work._known[key] = value
+
+    def delete(self, key: str) -> None:
+        self.put(key, None)
+
+    def evict(self, *keys: str) -> None:
+        """Gives back the memory of values that will not be wanted soon."""
+        for key in keys:
+            if key not in self._changed:
+                self._work._known.pop(key, None)
+
+    def wake_at(self, moment: float | None) -> None:
+        """Asks for ``on_wake`` at this moment, the next deadline of all the actor has; None when it has none."""
+        self._wake_at = moment
+
+    async def save(self) -> None:
+        """Saves what changed so far in one transaction. Leaving the turn does it for the rest."""
+        changed, self._changed = self._changed, {}
+        await self._work._save(changed, self._wake_at)
+
+    async def __aenter__(self) -> Self:
+        await self._work._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failed = True
+        try:
+            if kind is None:
+                await self.save()
+                failed = False
+        finally:
+            self._work._end(failed=failed)
