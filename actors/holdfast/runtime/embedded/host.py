@@ -1,0 +1,40 @@
+"""All actors in this process, all state in one folder."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from holdfast.runtime.embedded.folder import DataFolder
+from holdfast.runtime.embedded.sqlite import SqliteStorage
+from holdfast.runtime.inprocess import InProcessHost
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class EmbeddedHost(InProcessHost):
+    """The Dapr actor contract on one SQLite file, whose layout is that of Dapr's own ``state.sqlite``."""
+
+    name = "embedded"
+
+    def __init__(self, data: Path, **options: Any) -> None:
+        self._folder = DataFolder(data)
+        super().__init__(SqliteStorage(self._folder.database), now=time.time, **options)
+
+    @property
+    def url(self) -> str:
+        """Where Spark finds the tables."""
+        return f"sqlite:///{self._folder.database.absolute()}"
+
+    async def start(self) -> None:
+        self._folder.claim()
+        try:
+            await super().start()
+        except BaseException:
+            self._folder.release()
+            raise
+
+    async def stop(self) -> None:
+        await super().stop()
+        self._folder.release()

@@ -1,0 +1,249 @@
+"""One SQLite file in the layout of Dapr's ``state.sqlite``, so that one reader serves both.
+
+One thread writes: the saves that gathered while the last commit went to the disk become the next transaction, so a
+burst of turns costs one ``fsync``. One thread reads, and is never kept waiting by the writer (WAL).
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError, SaveFailed, StorageBroken, Unavailable
+from holdfast.runtime.embedded.batches import BatchThread
+from holdfast.runtime.storage import Reminder, Write
+from holdfast.runtime.turns import ActorAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS metadata (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+-- The level daprd's own migrations would have reached: it opens this file as it is.
+INSERT OR IGNORE INTO metadata (key, value) VALUES ('migrations', '1');
+CREATE TABLE IF NOT EXISTS state (
+    key TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL,
+    is_binary BOOLEAN NOT NULL,
+    etag TEXT NOT NULL,
+    expiration_time TIMESTAMP DEFAULT NULL,
+    update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
+);
+CREATE TABLE IF NOT EXISTS holdfast_reminders (
+    actor_type TEXT NOT NULL,
+    actor_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version TEXT NOT NULL,
+    due_at REAL NOT NULL,
+    due_time TEXT NOT NULL,
+    period TEXT NOT NULL,
+    ttl TEXT NOT NULL,
+    data TEXT NOT NULL,
+    repeats_left INTEGER,
+    expires_at REAL,
+    failures INTEGER NOT NULL,
+    retry_interval REAL,
+    max_retries INTEGER,
+    PRIMARY KEY (actor_type, actor_id, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS holdfast_reminders_due ON holdfast_reminders (due_at);
+"""
+_UPSERT = (
+    "INSERT OR REPLACE INTO state (key, value, is_binary, etag, update_time, expiration_time) "
+    "VALUES (?, ?, 0, ?, CURRENT_TIMESTAMP, CASE WHEN ? IS NOT NULL "
+    "THEN DATETIME(CURRENT_TIMESTAMP, '+' || ? || ' seconds') END)"
+)
+_DELETE = "DELETE FROM state WHERE key = ?"
+_REMINDER_COLUMNS = (
+    "actor_type, actor_id, name, version, due_at, due_time, period, ttl, data, repeats_left, expires_at, failures, "
+    "retry_interval, max_retries"
+)
+# More keys than SQLite takes in one statement are read in several.
+_KEYS_AT_ONCE = 500
+
+_Statement = tuple[str, "Sequence[Any]"]
+_Query = tuple[str, "Sequence[Any]"]
+
+
+class SqliteStorage:
+    """The storage of the embedded host."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: BatchThread[list[_Statement], None] | None = None
+        self._reader: BatchThread[_Query, list[Any]] | None = None
+
+    async def open(self) -> None:
+        writer = BatchThread("holdfast-writer", self._connect_writer, self._commit)
+        reader = BatchThread("holdfast-reader", self._connect_reader, self._answer)
+        await writer.start()
+        try:
+            await reader.start()
+        except BaseException:
+            await writer.stop()
+            raise
+        self._writer, self._reader = writer, reader
+
+    async def close(self) -> None:
+        for thread in (self._reader, self._writer):
+            if thread:
+                await thread.stop()
+        self._reader = self._writer = None
+
+    async def load(self, keys: Sequence[str]) -> Mapping[str, bytes]:
+        found: dict[str, bytes] = {}
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            some = keys[start : start + _KEYS_AT_ONCE]
+            rows = await self._query(
+                f"SELECT key, value FROM state WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
+                "AND (expiration_time IS NULL OR expiration_time > CURRENT_TIMESTAMP)",
+                some,
+            )
+            found.update((key, value.encode()) for key, value in rows)
+        return found
+
+    async def save(self, writes: Sequence[Write]) -> None:
+        etag = secrets.token_hex(8)
+        await self._execute(
+            [
+                (_DELETE, (write.key,))
+                if write.value is None
+                else (_UPSERT, (write.key, write.value.decode(), etag, write.ttl_seconds, write.ttl_seconds))
+                for write in writes
+            ]
+        )
+
+    async def put_reminder(self, reminder: Reminder) -> None:
+        values = (
+            *reminder.address,
+            reminder.name,
+            reminder.version,
+            reminder.due_at,
+            reminder.due_time,
+            reminder.period,
+            reminder.ttl,
+            reminder.data,
+            reminder.repeats_left,
+            reminder.expires_at,
+            reminder.failures,
+            reminder.retry_interval,
+            reminder.max_retries,
+        )
+        marks = ",".join("?" * len(values))
+        await self._execute(
+            [(f"INSERT OR REPLACE INTO holdfast_reminders ({_REMINDER_COLUMNS}) VALUES ({marks})", values)]  # noqa: S608
+        )
+
+    async def move_reminder(self, reminder: Reminder) -> None:
+        await self._execute(
+            [
+                (
+                    "UPDATE holdfast_reminders SET due_at = ?, repeats_left = ?, failures = ? "
+                    "WHERE actor_type = ? AND actor_id = ? AND name = ? AND version = ?",
+                    (
+                        reminder.due_at,
+                        reminder.repeats_left,
+                        reminder.failures,
+                        *reminder.address,
+                        reminder.name,
+                        reminder.version,
+                    ),
+                )
+            ]
+        )
+
+    async def delete_reminder(self, address: ActorAddress, name: str, version: str | None = None) -> None:
+        await self._execute(
+            [
+                (
+                    "DELETE FROM holdfast_reminders "
+                    "WHERE actor_type = ? AND actor_id = ? AND name = ? AND version = coalesce(?, version)",
+                    (*address, name, version),
+                )
+            ]
+        )
+
+    async def get_reminder(self, address: ActorAddress, name: str) -> Reminder | None:
+        rows = await self._query(
+            f"SELECT {_REMINDER_COLUMNS} FROM holdfast_reminders "  # noqa: S608
+            "WHERE actor_type = ? AND actor_id = ? AND name = ?",
+            (*address, name),
+        )
+        return _reminder(rows[0]) if rows else None
+
+    async def earliest_reminders(self, limit: int) -> Sequence[Reminder]:
+        rows = await self._query(
+            f"SELECT {_REMINDER_COLUMNS} FROM holdfast_reminders ORDER BY due_at LIMIT ?",  # noqa: S608
+            (limit,),
+        )
+        return [_reminder(row) for row in rows]
+
+    async def _execute(self, statements: list[_Statement]) -> None:
+        if self._writer is None:
+            raise Unavailable("The storage is closed.")
+        await self._writer.submit(statements)
+
+    async def _query(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
+        if self._reader is None:
+            raise Unavailable("The storage is closed.")
+        return await self._reader.submit((sql, parameters))
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        return self._connect(
+            "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=67108864", schema=True
+        )
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        return self._connect("PRAGMA query_only=1", schema=False)
+
+    def _connect(self, *pragmas: str, schema: bool) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(self._path, isolation_level=None, timeout=5.0)
+            for pragma in pragmas:
+                connection.execute(pragma)
+            if schema:
+                connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+        except sqlite3.Error as error:
+            raise StorageBroken(f"The data file {self._path} cannot be opened: {error}.") from error
+        return connection
+
+    def _commit(
+        self, connection: sqlite3.Connection, batch: Sequence[list[_Statement]]
+    ) -> Sequence[None | Exception]:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for statements in batch:
+                for sql, parameters in statements:
+                    connection.execute(sql, parameters)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return [self._explain(error, SaveFailed) for _ in batch]
+        return [None] * len(batch)
+
+    def _answer(
+        self, connection: sqlite3.Connection, batch: Sequence[_Query]
+    ) -> Sequence[list[Any] | Exception]:
+        answers: list[list[Any] | Exception] = []
+        for sql, parameters in batch:
+            try:
+                answers.append(connection.execute(sql, parameters).fetchall())
+            except sqlite3.Error as error:
+                answers.append(self._explain(error, Unavailable))
+        return answers
+
+    def _explain(self, error: sqlite3.Error, kind: Callable[[str], HoldfastError]) -> HoldfastError:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if primary == sqlite3.SQLITE_FULL:
+            return kind(f"The disk that holds {self._path} is full, and nothing was saved. Make room and try again.")
+        if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return StorageBroken(f"The data file {self._path} is damaged: {error}. Restore it from a copy.")
+        return kind(f"The data file {self._path} did not take this: {error}. Try again.")
+
+
+def _reminder(row: Sequence[Any]) -> Reminder:
+    actor_type, actor_id, name, version, *rest = row
+    return Reminder(ActorAddress(actor_type, actor_id), name, version, *rest)

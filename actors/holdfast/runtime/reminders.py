@@ -1,0 +1,213 @@
+"""Reminders that are never lost: late when the process was down, retried until they succeed.
+
+Only those about to fire are held in memory; the rest lie in the storage, ordered by due time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.durations import parse_due, parse_period
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.storage import Reminder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.runtime.storage import Storage
+    from holdfast.runtime.turns import ActorAddress
+
+log = logging.getLogger(__name__)
+
+FIRING_AT_ONCE = 256
+FIRST_RETRY = 1.0
+LONGEST_RETRY = 60.0
+# The wall clock may be set forward, or the machine may have slept: look again even when nothing seems due.
+LONGEST_WAIT = 5.0
+
+
+class Reminders:
+    """Registers reminders, and fires them when they are due."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        fire: Callable[[ActorAddress, str, bytes], Awaitable[None]],
+        now: Callable[[], float],
+    ) -> None:
+        self._storage = storage
+        self._fire = fire
+        self._now = now
+        self._firing: set[tuple[ActorAddress, str]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._next_due = float("inf")
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._next_due = 0.0
+        self._loop = asyncio.create_task(self._run(), name="reminders")
+
+    async def stop(self) -> None:
+        """Fires no more; those firing end by themselves."""
+        if self._loop:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+            self._loop = None
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def abort(self) -> None:
+        for task in (self._loop, *self._tasks):
+            if task:
+                task.cancel()
+
+    async def register(self, address: ActorAddress, name: str, body: dict[str, Any]) -> None:
+        """Takes the body of Dapr's reminder call. Raises ValueError when a time in it makes no sense."""
+        reminder = _from_request(address, name, body, self._now())
+        await self._storage.put_reminder(reminder)
+        self._wake(reminder.due_at)
+
+    async def unregister(self, address: ActorAddress, name: str) -> None:
+        await self._storage.delete_reminder(address, name)
+
+    async def get(self, address: ActorAddress, name: str) -> Reminder | None:
+        return await self._storage.get_reminder(address, name)
+
+    def _wake(self, due_at: float) -> None:
+        if due_at < self._next_due:
+            self._next_due = due_at
+            self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            wait = min(self._next_due - self._now(), LONGEST_WAIT)
+            if wait > 0:
+                try:
+                    async with asyncio.timeout(wait):
+                        await self._changed.wait()
+                    continue
+                except TimeoutError:
+                    pass
+            try:
+                await self._fire_due()
+            except HoldfastError as error:
+                log.error("reminders cannot be read: %s", error)
+                self._next_due = self._now() + FIRST_RETRY
+
+    async def _fire_due(self) -> None:
+        now = self._now()
+        self._next_due = float("inf")
+        # Those that fire already are still in the storage, and are passed over.
+        for reminder in await self._storage.earliest_reminders(FIRING_AT_ONCE + len(self._firing) + 1):
+            if reminder.due_at > now:
+                self._next_due = min(self._next_due, reminder.due_at)
+                break
+            if len(self._firing) >= FIRING_AT_ONCE:
+                break  # the rest is looked for again as soon as one of these has ended
+            key = (reminder.address, reminder.name)
+            if key not in self._firing:
+                self._firing.add(key)
+                task = asyncio.create_task(self._fire_one(reminder))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _fire_one(self, reminder: Reminder) -> None:
+        pause = 0.0
+        try:
+            following = await self._try(reminder)
+            if following is None:
+                await self._storage.delete_reminder(reminder.address, reminder.name, reminder.version)
+            else:
+                await self._storage.move_reminder(following)
+        except HoldfastError as error:
+            # The storage is in trouble: the reminder is still in it, and will be found again.
+            log.error("reminder %s of %s %s: %s", reminder.name, *reminder.address, error)
+            pause = FIRST_RETRY
+        finally:
+            self._firing.discard((reminder.address, reminder.name))
+            # It may have been registered anew while it fired, or others may have had to wait for its place.
+            self._wake(self._now() + pause)
+
+    async def _try(self, reminder: Reminder) -> Reminder | None:
+        """Fires it. Answers what is to be kept of it."""
+        if reminder.expires_at is not None and reminder.expires_at <= self._now():
+            return None
+        try:
+            await self._fire(reminder.address, reminder.name, _to_callback(reminder))
+        except Exception as error:
+            # Whatever the actor raised, the reminder is still owed to it.
+            log.warning(
+                "reminder %s of %s %s failed (try %d): %r",
+                reminder.name,
+                *reminder.address,
+                reminder.failures + 1,
+                error,
+            )
+            return _after_failure(reminder, self._now())
+        return _after_success(reminder, self._now())
+
+
+def _from_request(address: ActorAddress, name: str, body: dict[str, Any], now: float) -> Reminder:
+    due_time, period, ttl = (body.get(key) or "" for key in ("dueTime", "period", "ttl"))
+    for key, text in (("dueTime", due_time), ("period", period), ("ttl", ttl)):
+        if not isinstance(text, str):
+            raise TypeError(f"{key} must be a string")
+    due_at = parse_due(due_time, now)
+    every = parse_period(period) if period else None
+    expires_at = parse_due(ttl, due_at) if ttl else None
+    if expires_at is not None and expires_at < max(now, due_at):
+        raise ValueError(f"reminder {name} has already expired: dueTime: {due_time} TTL: {ttl}")
+    policy = body.get("failurePolicy") or {}
+    constant = policy.get("constant") or {}
+    interval = constant.get("interval")
+    return Reminder(
+        address=address,
+        name=name,
+        version=secrets.token_hex(8),
+        due_at=due_at,
+        due_time=due_time,
+        period=period,
+        ttl=ttl,
+        data=dump(body["data"]).decode() if "data" in body else "",
+        repeats_left=every.repeats if every else 1,
+        expires_at=expires_at,
+        retry_interval=parse_period(interval).seconds if interval else None,
+        max_retries=0 if "drop" in policy else constant.get("maxRetries"),
+    )
+
+
+def _to_callback(reminder: Reminder) -> bytes:
+    body = {"dueTime": reminder.due_time, "period": reminder.period}
+    return dump(body | {"data": load(reminder.data)} if reminder.data else body)
+
+
+def _after_success(reminder: Reminder, now: float) -> Reminder | None:
+    left = None if reminder.repeats_left is None else reminder.repeats_left - 1
+    if left == 0:
+        return None
+    every = parse_period(reminder.period).seconds
+    due_at = reminder.due_at + every
+    if every and due_at < now:
+        # Firings that were missed while down are one late firing, not a burst.
+        due_at = now + every - (now - due_at) % every
+    if reminder.expires_at is not None and due_at > reminder.expires_at:
+        return None
+    return dataclasses.replace(reminder, due_at=due_at, repeats_left=left, failures=0)
+
+
+def _after_failure(reminder: Reminder, now: float) -> Reminder | None:
+    failures = reminder.failures + 1
+    if reminder.max_retries is not None and failures > reminder.max_retries:
+        return _after_success(reminder, now)
+    wait = reminder.retry_interval
+    if wait is None:
+        wait = min(FIRST_RETRY * 2 ** (failures - 1), LONGEST_RETRY)
+    return dataclasses.replace(reminder, due_at=now + wait, failures=failures)

@@ -1,0 +1,85 @@
+"""Timers: like reminders, but in memory only, and gone with the activation they belong to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from holdfast.runtime.durations import parse_due, parse_period
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.runtime.durations import Period
+    from holdfast.runtime.turns import ActorAddress
+
+log = logging.getLogger(__name__)
+
+
+class Timers:
+    """The timers of the actors that are active."""
+
+    def __init__(
+        self, *, fire: Callable[[ActorAddress, str, bytes], Awaitable[None]], now: Callable[[], float]
+    ) -> None:
+        self._fire = fire
+        self._now = now
+        self._running: dict[ActorAddress, dict[str, asyncio.Task[None]]] = {}
+
+    def register(self, address: ActorAddress, name: str, body: dict[str, Any]) -> None:
+        """Takes the body of Dapr's timer call. Raises ValueError when a time in it makes no sense."""
+        now = self._now()
+        due_at = parse_due(body.get("dueTime") or "", now)
+        every = parse_period(body["period"]) if body.get("period") else None
+        expires_at = parse_due(body["ttl"], due_at) if body.get("ttl") else None
+        if expires_at is not None and expires_at < max(now, due_at):
+            raise ValueError(f"timer {name} has already expired")
+        self.unregister(address, name)
+        callback = dump({key: body.get(key) for key in ("callback", "data", "dueTime", "period")})
+        task = asyncio.create_task(self._run(address, name, callback, due_at - now, every, expires_at))
+        self._running.setdefault(address, {})[name] = task
+
+    def unregister(self, address: ActorAddress, name: str) -> None:
+        if task := self._running.get(address, {}).pop(name, None):
+            task.cancel()
+
+    def forget(self, address: ActorAddress) -> None:
+        """The actor was deactivated."""
+        for task in self._running.pop(address, {}).values():
+            task.cancel()
+
+    def stop(self) -> None:
+        for address in list(self._running):
+            self.forget(address)
+
+    async def _run(
+        self,
+        address: ActorAddress,
+        name: str,
+        callback: bytes,
+        wait: float,
+        every: Period | None,
+        expires_at: float | None,
+    ) -> None:
+        left = every.repeats if every else 1
+        try:
+            while left is None or left > 0:
+                await asyncio.sleep(max(0.0, wait))
+                if expires_at is not None and self._now() > expires_at:
+                    return
+                try:
+                    # Shielded: a timer may cancel itself in its own callback, whose turn goes on.
+                    await asyncio.shield(self._fire(address, name, callback))
+                except Exception:
+                    # A timer has no caller to tell, and fires again at its next time.
+                    log.exception("timer %s of %s %s", name, *address)
+                left = None if left is None else left - 1
+                wait = every.seconds if every else 0.0
+        finally:
+            mine = self._running.get(address)
+            if mine is not None and mine.get(name) is asyncio.current_task():
+                del mine[name]
+                if not mine:
+                    del self._running[address]

@@ -1,0 +1,47 @@
+"""The state transactions of Dapr's actor API, read as daprd reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.runtime.serialization import dump
+from holdfast.runtime.storage import Write
+
+
+def parse_transaction(operations: Any) -> list[Write]:
+    """Raises ValueError with daprd's own words."""
+    if operations is None:
+        return []
+    if not isinstance(operations, list):
+        raise ValueError("a transaction is a list of operations")  # noqa: TRY004
+    return [_parse(operation) for operation in operations]
+
+
+def _parse(operation: Any) -> Write:
+    if not isinstance(operation, dict):
+        raise ValueError("an operation is an object")  # noqa: TRY004
+    request, kind = operation.get("request"), operation.get("operation")
+    if request is None:
+        raise ValueError("request data is empty")
+    if not kind:
+        raise ValueError("operation is empty")
+    if kind not in ("upsert", "delete"):
+        raise ValueError(f"operation type {kind} not supported")
+    if not isinstance(request, dict) or not isinstance(request.get("key", ""), str):
+        raise ValueError("a request is an object with a key")
+    if not request.get("key"):
+        raise ValueError("missing key")
+    if kind == "delete":
+        return Write(request["key"], None)
+    return Write(request["key"], dump(request.get("value")), _ttl(request.get("metadata") or {}))
+
+
+def _ttl(metadata: dict[str, Any]) -> int | None:
+    text = metadata.get("ttlInSeconds")
+    if text is None:
+        return None
+    try:
+        seconds = int(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"error parsing TTL: incorrect value for metadata 'ttlInSeconds': {text}") from None
+    return seconds if seconds > 0 else None

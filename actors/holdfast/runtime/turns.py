@@ -1,0 +1,195 @@
+"""Turns: calls to one actor run one at a time, in order of arrival; different actors run side by side.
+
+For hosts that run actors in this process. What a call costs does not depend on how many actors there are; memory
+follows the actors that are active, and those that have been idle for a while are deactivated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.errors import HostStopping, ReentrantCall
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+
+class ActorAddress(NamedTuple):
+    type: str
+    id: str
+
+
+class _Turn(NamedTuple):
+    action: Callable[[], Awaitable[Any]]
+    outcome: asyncio.Future[Any]
+    context: contextvars.Context
+
+
+class _Mailbox:
+    __slots__ = ("running", "waiting")
+
+    def __init__(self) -> None:
+        self.running = False
+        self.waiting: deque[_Turn] = deque()
+
+
+class _Link:
+    __slots__ = ("address", "ended")
+
+    def __init__(self, address: ActorAddress) -> None:
+        self.address = address
+        self.ended = False
+
+
+# The turns that wait for the current one: with reentrancy off, a call to any of them would never end. A task that
+# outlives its turn still carries the link, so a link says when it has ended.
+_chain: contextvars.ContextVar[tuple[_Link, ...]] = contextvars.ContextVar("holdfast_turns", default=())
+
+
+class Turns:
+    """The actors that are active in this process, and what they have to do."""
+
+    def __init__(self, *, deactivate: Callable[[ActorAddress], Awaitable[None]], idle_timeout: float) -> None:
+        self._deactivate = deactivate
+        self._idle_timeout = idle_timeout
+        self._mailboxes: dict[ActorAddress, _Mailbox] = {}
+        # Since when each actor has had nothing to do, oldest first.
+        self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    def active(self) -> list[ActorAddress]:
+        return list(self._mailboxes)
+
+    async def run(self, address: ActorAddress, action: Callable[[], Awaitable[Any]]) -> Any:
+        """Runs the action as this actor's next turn.
+
+        A caller that goes away takes back a turn that has not begun; one that has begun is finished.
+        """
+        callers = [link.address for link in _chain.get() if not link.ended]
+        if address in callers:
+            raise ReentrantCall(f"{address.type} {address.id} would wait for its own turn: reentrancy is off.")
+        if self._stopping and not callers:
+            raise HostStopping
+        mailbox = self._mailboxes.get(address)
+        if mailbox is None:
+            mailbox = self._mailboxes[address] = _Mailbox()
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        turn = _Turn(action, outcome, contextvars.copy_context())
+        if mailbox.running:
+            mailbox.waiting.append(turn)
+        else:
+            self._begin(address, mailbox, turn)
+        return await outcome
+
+    async def stop(self, drain_timeout: float) -> None:
+        """Takes no more calls from outside, finishes the turns there are, deactivates every actor."""
+        self._stopping = True
+        if self._sweep:
+            self._sweep.cancel()
+        try:
+            async with asyncio.timeout(drain_timeout):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+        except TimeoutError:
+            log.warning("%d turns did not end within %g s and are cancelled", len(self._tasks), drain_timeout)
+            self.abort()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        for address in self.active():
+            await self._deactivated(address)
+        self._mailboxes.clear()
+        self._idle.clear()
+
+    def abort(self) -> None:
+        """Ends every turn where it stands, as the end of the process would."""
+        self._stopping = True
+        if self._sweep:
+            self._sweep.cancel()
+        for mailbox in self._mailboxes.values():
+            for turn in mailbox.waiting:
+                turn.outcome.cancel()
+            mailbox.waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    def _begin(self, address: ActorAddress, mailbox: _Mailbox, turn: _Turn) -> None:
+        mailbox.running = True
+        self._idle.pop(address, None)
+        task = asyncio.get_running_loop().create_task(self._take(address, mailbox, turn), context=turn.context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, address: ActorAddress, mailbox: _Mailbox, turn: _Turn) -> None:
+        link = _Link(address)
+        _chain.set((*(caller for caller in _chain.get() if not caller.ended), link))
+        outcome = turn.outcome
+        try:
+            result = await turn.action()
+            if not outcome.done():
+                outcome.set_result(result)
+        except asyncio.CancelledError:
+            outcome.cancel()
+            raise
+        except Exception as error:
+            # Goes to the caller, whoever that is; it is the caller's to log.
+            if not outcome.done():
+                outcome.set_exception(error)
+        finally:
+            link.ended = True
+            self._ended(address, mailbox)
+
+    def _ended(self, address: ActorAddress, mailbox: _Mailbox) -> None:
+        mailbox.running = False
+        while mailbox.waiting:
+            turn = mailbox.waiting.popleft()
+            if not turn.outcome.cancelled():
+                self._begin(address, mailbox, turn)
+                return
+        if self._mailboxes.get(address) is not mailbox:
+            return  # it has just been deactivated
+        self._idle[address] = asyncio.get_running_loop().time()
+        if self._sweep is None and not self._stopping:
+            self._plan_sweep()
+
+    def _plan_sweep(self) -> None:
+        if self._idle:
+            oldest = next(iter(self._idle.values()))
+            loop = asyncio.get_running_loop()
+            self._sweep = loop.call_at(oldest + self._idle_timeout, self._sweep_idle)
+        else:
+            self._sweep = None
+
+    def _sweep_idle(self) -> None:
+        deadline = asyncio.get_running_loop().time() - self._idle_timeout
+        while self._idle:
+            address, since = next(iter(self._idle.items()))
+            if since > deadline:
+                break
+            mailbox = self._mailboxes[address]
+            # A turn like any other: a call that comes meanwhile waits, and finds the actor newly activated.
+            self._begin(address, mailbox, self._farewell(address, mailbox))
+        self._plan_sweep()
+
+    def _farewell(self, address: ActorAddress, mailbox: _Mailbox) -> _Turn:
+        async def leave() -> None:
+            await self._deactivated(address)
+            if not mailbox.waiting:
+                del self._mailboxes[address]
+
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return _Turn(leave, outcome, contextvars.Context())
+
+    async def _deactivated(self, address: ActorAddress) -> None:
+        try:
+            await self._deactivate(address)
+        except Exception:
+            # An actor's own clean-up code failed; it is gone all the same.
+            log.exception("deactivating %s %s", address.type, address.id)
