@@ -41,6 +41,13 @@ class InvalidRequest(HoldfastError):
     status = 400
 
 
+class Unauthorized(HoldfastError):
+    """This needs a token: send it as 'Authorization: Bearer TOKEN'."""
+
+    code = "UNAUTHORIZED"
+    status = 401
+
+
 class NotFound(HoldfastError):
     """There is no such thing."""
 
@@ -102,6 +109,10 @@ class SettingsError(HoldfastError):
 
 class ComponentMissing(HoldfastError):
     """A component that is needed here was not found."""
+
+
+class ComponentFailed(HoldfastError):
+    """A component that Holdfast started here ended, or did not become ready."""
 
 
 def by_code(code: str, message: str, **details: Any) -> HoldfastError:

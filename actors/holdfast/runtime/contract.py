@@ -24,7 +24,7 @@ class StateChange(NamedTuple):
     value: bytes | None
 
 
-class HostClient(DaprActorClientBase):  # type: ignore[misc]
+class HostClient(DaprActorClientBase):
     """The actor's window on the world: state, reminders, timers, calls to other actors, and the clock.
 
     The SDK's own methods serve ordinary Dapr actors; :class:`~holdfast.runtime.work.UnitOfWork` uses the rest.
@@ -71,6 +71,10 @@ class Host(Protocol):
     async def start(self) -> None: ...
 
     async def readiness(self) -> Readiness: ...
+
+    async def active_counts(self) -> dict[str, int]:
+        """How many actors of each type are active, as far as this process can tell."""
+        ...
 
     async def stop(self) -> None:
         """Takes no more work, finishes the turns that run, closes what is open. Safe to call twice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from dapr.actor import ActorRuntime
 from dapr.actor.runtime.config import ActorRuntimeConfig
@@ -61,9 +61,9 @@ class InProcessHost:
 
     @property
     def actor_types(self) -> list[str]:
-        return cast("list[str]", self._runtime.get_registered_actor_types())
+        return self._runtime.get_registered_actor_types()
 
-    def active_counts(self) -> dict[str, int]:
+    async def active_counts(self) -> dict[str, int]:
         """How many actors of each type are active."""
         counts = dict.fromkeys(self.actor_types, 0)
         for address in self._turns.active():
@@ -136,9 +136,7 @@ class InProcessHost:
 
     async def _fire_reminder(self, address: ActorAddress, name: str, body: bytes) -> None:
         self._manager(address)
-        await self._turns.run(
-            address, lambda: self._runtime.fire_reminder(address.type, address.id, name, body)
-        )
+        await self._turns.run(address, lambda: self._runtime.fire_reminder(address.type, address.id, name, body))
 
     async def _fire_timer(self, address: ActorAddress, name: str, body: bytes) -> None:
         await self._turns.run(address, lambda: self._runtime.fire_timer(address.type, address.id, name, body))
@@ -153,9 +151,7 @@ class InProcessClient(HostClient):
     def now(self) -> float:
         return self._host.now()
 
-    async def invoke_method(
-        self, actor_type: str, actor_id: str, method: str, data: bytes | None = None
-    ) -> bytes:
+    async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
         return await self._host.call(ActorAddress(actor_type, actor_id), method, data or b"")
 
     async def load_state(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> Mapping[str, bytes]:

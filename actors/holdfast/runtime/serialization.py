@@ -14,13 +14,14 @@ import orjson
 from dapr.serializers import Serializer
 from pydantic_core import from_json, to_json
 
+from holdfast.errors import InvalidRequest
 from holdfast.runtime.durations import go_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class JsonSerializer(Serializer):  # type: ignore[misc]
+class JsonSerializer(Serializer):
     """The serializer of all of Holdfast's actors, for messages and for state."""
 
     def serialize(self, obj: object, custom_hook: Callable[[object], bytes] | None = None) -> bytes:
@@ -34,7 +35,10 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
     ) -> Any:
         if custom_hook:
             return custom_hook(data)
-        return load(data) if data else None
+        try:
+            return load(data) if data else None
+        except ValueError as error:
+            raise InvalidRequest(f"The body is not JSON: {error}.") from error
 
 
 def dump(value: object) -> bytes:

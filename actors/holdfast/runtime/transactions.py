@@ -13,13 +13,13 @@ def parse_transaction(operations: Any) -> list[Write]:
     if operations is None:
         return []
     if not isinstance(operations, list):
-        raise ValueError("a transaction is a list of operations")  # noqa: TRY004
+        raise ValueError("a transaction is a list of operations")
     return [_parse(operation) for operation in operations]
 
 
 def _parse(operation: Any) -> Write:
     if not isinstance(operation, dict):
-        raise ValueError("an operation is an object")  # noqa: TRY004
+        raise ValueError("an operation is an object")
     request, kind = operation.get("request"), operation.get("operation")
     if request is None:
         raise ValueError("request data is empty")

@@ -30,7 +30,7 @@ WAKE = "wake"
 _NEVER_GIVE_UP = ActorReminderFailurePolicy.constant_policy(interval=timedelta(seconds=1))
 
 
-class DurableActor(Actor):  # type: ignore[misc]
+class DurableActor(Actor):
     """The base of Holdfast's actors: a unit of work instead of the SDK's state manager, and one reminder.
 
     A class that wants to be woken also lists the SDK's ``Remindable`` among its own bases (the SDK looks only
@@ -51,9 +51,7 @@ class DurableActor(Actor):  # type: ignore[misc]
     async def on_wake(self) -> None:
         """The moment asked for with :meth:`Turn.wake_at` has come, or has passed, or was asked for by mistake."""
 
-    async def receive_reminder(
-        self, name: str, state: bytes, due_time: Any, period: Any, ttl: Any = None
-    ) -> None:
+    async def receive_reminder(self, name: str, state: bytes, due_time: Any, period: Any, ttl: Any = None) -> None:
         self.work.woken()
         await self.on_wake()
 
@@ -116,9 +114,7 @@ class UnitOfWork:
                 self._known[key] = None if value is None else load(value)
 
     async def _save(self, changed: dict[str, Any], wake_at: float | None) -> None:
-        changes = [
-            StateChange(key, None if value is None else dump(value)) for key, value in changed.items()
-        ]
+        changes = [StateChange(key, None if value is None else dump(value)) for key, value in changed.items()]
         try:
             # Before the save: a deadline that is saved has its reminder, whatever happens in between. One that
             # is not saved is woken for nothing.

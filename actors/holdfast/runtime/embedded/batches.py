@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     import sqlite3
@@ -101,4 +101,4 @@ def _settle(outcomes: Sequence[tuple[asyncio.Future[Answer], Answer | Exception]
         if isinstance(answer, Exception):
             future.set_exception(answer)
         else:
-            future.set_result(cast("Answer", answer))
+            future.set_result(answer)

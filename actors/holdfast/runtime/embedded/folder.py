@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.errors import DataFolderInUse, StorageBroken
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class DataFolder:

@@ -192,7 +192,10 @@ class SqliteStorage:
 
     def _connect_writer(self) -> sqlite3.Connection:
         return self._connect(
-            "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=67108864", schema=True
+            "PRAGMA journal_mode=WAL",
+            "PRAGMA synchronous=FULL",
+            "PRAGMA journal_size_limit=67108864",
+            schema=True,
         )
 
     def _connect_reader(self) -> sqlite3.Connection:
@@ -209,9 +212,7 @@ class SqliteStorage:
             raise StorageBroken(f"The data file {self._path} cannot be opened: {error}.") from error
         return connection
 
-    def _commit(
-        self, connection: sqlite3.Connection, batch: Sequence[list[_Statement]]
-    ) -> Sequence[None | Exception]:
+    def _commit(self, connection: sqlite3.Connection, batch: Sequence[list[_Statement]]) -> Sequence[Exception | None]:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for statements in batch:
@@ -224,9 +225,7 @@ class SqliteStorage:
             return [self._explain(error, SaveFailed) for _ in batch]
         return [None] * len(batch)
 
-    def _answer(
-        self, connection: sqlite3.Connection, batch: Sequence[_Query]
-    ) -> Sequence[list[Any] | Exception]:
+    def _answer(self, connection: sqlite3.Connection, batch: Sequence[_Query]) -> Sequence[list[Any] | Exception]:
         answers: list[list[Any] | Exception] = []
         for sql, parameters in batch:
             try:

@@ -1,0 +1,1 @@
+"""The ``holdfast`` command: one module for each group of commands."""

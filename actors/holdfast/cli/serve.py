@@ -1,0 +1,134 @@
+"""``holdfast serve``: the server, on either host."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.app import App
+from holdfast.cli.options import option
+from holdfast.errors import SettingsError
+from holdfast.logs import FORMATS, LEVELS, set_up_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dapr.actor import Actor
+    from fastapi import FastAPI
+
+    from holdfast.runtime.contract import Host
+
+
+@click.command(short_help="Run the server.")
+@click.argument("apps", nargs=-1, metavar="[MODULE:APP]...")
+@option(
+    "--host",
+    "host_name",
+    type=click.Choice(["embedded", "dapr"]),
+    envvar="HOLDFAST_HOST",
+    show_default="embedded; dapr under 'dapr run'",
+    help="Where the actors run.",
+)
+@option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default="./holdfast-data",
+    help="Folder of the embedded host's data.",
+)
+@option("--listen", default="127.0.0.1", help="Address to listen on.")
+@option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 takes a free one.")
+@option("--token", help="What callers must send as 'Authorization: Bearer TOKEN'.")
+@option("--insecure", is_flag=True, help="Listen beyond loopback without a token.")
+@option("--app-id", default="holdfast", help="Prefix of the embedded host's keys, as Dapr's app id is.")
+@option(
+    "--idle-timeout",
+    type=click.FloatRange(0.1),
+    default=60.0,
+    help="Seconds until an idle actor leaves memory.",
+)
+@option("--drain-timeout", type=click.FloatRange(1.0), default=30.0, help="Seconds turns get to end at the stop.")
+@option("--log-format", type=click.Choice(FORMATS), default="text", help="Lines for people, or JSON.")
+@option("--log-level", type=click.Choice(LEVELS), default="info", help="How much is logged.")
+def serve(
+    apps: tuple[str, ...],
+    host_name: str | None,
+    data: Path,
+    listen: str,
+    port: int,
+    token: str | None,
+    insecure: bool,
+    app_id: str,
+    idle_timeout: float,
+    drain_timeout: float,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Run the server with the apps named by MODULE:APP (the attribute is 'app' when left out).
+
+    SIGTERM and Ctrl-C end it in order: it takes no more work, finishes the turns that run, and exits with 0.
+    """
+    # What serving needs is heavy; the other commands start without it.
+    import uvloop
+
+    from holdfast.gateway import server
+
+    set_up_logging(log_format, log_level)
+    if not (token or insecure or _is_loopback(listen)):
+        raise SettingsError(f"Listening on {listen} would let anyone in: set a token with --token, or say --insecure.")
+    actors = _actor_classes(apps)
+
+    def make_host(app: FastAPI) -> Host:
+        if (host_name or ("dapr" if "DAPR_HTTP_PORT" in os.environ else "embedded")) == "dapr":
+            from holdfast.runtime.dapr import DaprHost
+
+            return DaprHost(app, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
+        from holdfast.runtime.embedded import EmbeddedHost
+
+        return EmbeddedHost(data, app_id=app_id, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
+
+    app, host = server.create_app(make_host, token=token)
+    listener = server.listen(listen, port)
+
+    def announce() -> None:
+        address, bound = listener.getsockname()[:2]
+        click.echo(f"Holdfast on http://{f'[{address}]' if ':' in address else address}:{bound} ({host.name})")
+        if url := getattr(host, "url", None):
+            click.echo(f"Data:  {url}")
+
+    uvloop.run(server.serve(app, host, actors, listener, drain_timeout=drain_timeout, ready=announce))
+
+
+def _actor_classes(apps: Sequence[str]) -> list[type[Actor]]:
+    return [actor_class for name in apps for actor_class in load_app(name).actors]
+
+
+def load_app(name: str) -> App:
+    """The App that ``MODULE:APP`` names; the working directory is importable."""
+    module_name, _, attribute = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise SettingsError(
+            f"There is no module {module_name} here: it is looked for from the working directory."
+        ) from error
+    found = getattr(module, attribute or "app", None)
+    if not isinstance(found, App):
+        raise SettingsError(f"{module_name} has no App called {attribute or 'app'}.")
+    return found
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

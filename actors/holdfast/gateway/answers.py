@@ -1,0 +1,67 @@
+"""Errors as callers see them: flat JSON, a stable code, the right status, and never a stack trace."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from holdfast.errors import HoldfastError, InvalidRequest, MethodNotAllowed, NotFound
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.types import Send
+
+log = logging.getLogger(__name__)
+
+_RETRY_AFTER_SECONDS = "1"
+
+
+def error_body(error: HoldfastError) -> dict[str, Any]:
+    return {"success": False, "message": error.message, "error_code": error.code, **error.details}
+
+
+def error_response(error: HoldfastError) -> Response:
+    headers = {"Retry-After": _RETRY_AFTER_SECONDS} if error.status in (429, 503) else None
+    return Response(dump(error_body(error)), error.status, headers, "application/json")
+
+
+async def send_error(send: Send, error: HoldfastError) -> None:
+    """For what answers below FastAPI."""
+    response = error_response(error)
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+def install(app: FastAPI) -> None:
+    """One mapping from what is raised to what is answered."""
+
+    @app.exception_handler(HoldfastError)
+    async def designed(request: Request, error: HoldfastError) -> Response:
+        if error.status >= 500:
+            log.warning("%s %s: %s", request.method, request.url.path, error)
+        return error_response(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        return error_response(InvalidRequest(f"{place}: {first['msg']}" if place else str(first["msg"])))
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            return error_response(MethodNotAllowed(f"{request.url.path} does not take {request.method}."))
+        if error.status_code == 404:
+            return error_response(NotFound("There is nothing at this path."))
+        return error_response(InvalidRequest(str(error.detail)))
+
+    @app.exception_handler(Exception)
+    async def fault(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return error_response(HoldfastError("Something went wrong here; the server's log has the reason."))

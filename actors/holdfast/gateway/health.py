@@ -1,0 +1,103 @@
+"""Whether the server lives, whether it can take work, and what it runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Response
+from pydantic import BaseModel
+
+from holdfast import __version__
+from holdfast.errors import Unavailable
+from holdfast.gateway.answers import error_response
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from holdfast.runtime.contract import Host
+    from holdfast.runtime.inprocess import InProcessHost
+
+
+class Alive(BaseModel):
+    status: str = "ok"
+
+
+class ActorType(BaseModel):
+    type: str
+    active: int
+
+
+class Status(BaseModel):
+    version: str
+    host: str
+    ready: bool
+    reason: str
+    started_at: datetime
+    actors: list[ActorType]
+
+
+def install(app: FastAPI, host: Host) -> None:
+    started_at = datetime.now(UTC)
+
+    @app.get("/healthz", tags=["health"])
+    async def healthz() -> Alive:
+        """The process lives."""
+        return Alive()
+
+    @app.get("/readyz", tags=["health"], response_model=Alive)
+    async def readyz() -> Any:
+        """Work can be taken."""
+        readiness = await host.readiness()
+        if not readiness.ready:
+            return error_response(Unavailable(f"Not ready: {readiness.reason}."))
+        return Alive()
+
+    @app.get("/status", tags=["health"])
+    async def status() -> Status:
+        """What runs here."""
+        readiness = await host.readiness()
+        counts = await host.active_counts()
+        return Status(
+            version=__version__,
+            host=host.name,
+            ready=readiness.ready,
+            reason=readiness.reason,
+            started_at=started_at,
+            actors=[ActorType(type=name, active=count) for name, count in sorted(counts.items())],
+        )
+
+
+def install_dapr_api(app: FastAPI, host: InProcessHost) -> None:
+    """What a Dapr SDK asks of its sidecar, where this process is its own."""
+
+    @app.get("/v1.0/healthz", include_in_schema=False, status_code=204)
+    @app.get("/v1.0/healthz/outbound", include_in_schema=False, status_code=204)
+    async def sidecar_health() -> Response:
+        ready = (await host.readiness()).ready
+        return Response(status_code=204 if ready else 500)
+
+    @app.get("/v1.0/metadata", include_in_schema=False)
+    async def metadata() -> dict[str, Any]:
+        actors = [{"type": name, "count": count} for name, count in (await host.active_counts()).items()]
+        ready = (await host.readiness()).ready
+        return {
+            "id": host.app_id,
+            "runtimeVersion": f"holdfast-{__version__}",
+            "actors": actors,
+            "components": [
+                {
+                    "name": "statestore",
+                    "type": "state.sqlite",
+                    "version": "v1",
+                    "capabilities": ["TRANSACTIONAL", "ACTOR"],
+                }
+            ],
+            "extended": {"holdfastHost": host.name},
+            "actorRuntime": {
+                "runtimeStatus": "RUNNING" if ready else "INITIALIZING",
+                "activeActors": actors,
+                "hostReady": ready,
+                "placement": "",
+            },
+        }

@@ -1,0 +1,109 @@
+"""One server: a host, the gateway in front of it, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI
+
+from holdfast import __version__
+from holdfast.errors import SettingsError
+from holdfast.gateway import answers, health, page
+from holdfast.gateway.access import TokenRequired
+from holdfast.gateway.actors import ActorApi
+from holdfast.gateway.limits import BodyLimit
+from holdfast.runtime.inprocess import InProcessHost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from dapr.actor import Actor
+
+    from holdfast.runtime.contract import Host
+
+log = logging.getLogger(__name__)
+
+# What daprd itself calls on the app.
+_SIDECAR_PATHS = ("/dapr/", "/actors/")
+
+
+def create_app(make_host: Callable[[FastAPI], Host], *, token: str | None = None) -> tuple[FastAPI, Host]:
+    """The gateway and its host; neither is started."""
+    app = FastAPI(title="Holdfast", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    answers.install(app)
+    host = make_host(app)
+    health.install(app, host)
+    page.install(app)
+    if isinstance(host, InProcessHost):
+        health.install_dapr_api(app, host)
+        app.mount("/v1.0/actors", ActorApi(host))
+    app.add_middleware(BodyLimit)
+    if token:
+        app.add_middleware(
+            TokenRequired,
+            token=token,
+            sidecar_paths=() if isinstance(host, InProcessHost) else _SIDECAR_PATHS,
+        )
+    return app, host
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A bound socket, so that a port in use is one sentence and nothing was started."""
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingsError(
+            f"Cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}. Choose another with --listen and --port."
+        ) from error
+
+
+async def serve(
+    app: FastAPI,
+    host: Host,
+    actors: Sequence[type[Actor]],
+    listener: socket.socket,
+    *,
+    drain_timeout: float,
+    ready: Callable[[], None],
+) -> None:
+    """Runs until SIGTERM or SIGINT: then takes no more, finishes what it has, and returns."""
+    for actor_class in actors:
+        await host.register(actor_class)
+    await host.start()
+    try:
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(drain_timeout),
+        )
+        server = _Server(config)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop_gently, number)
+        ready()
+        await server.serve(sockets=[listener])
+    finally:
+        await host.stop()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own raises the signal again at the end, so that the process would not exit with 0.
+        yield
+
+    def stop_gently(self, number: int) -> None:
+        log.info("%s: stopping", signal.Signals(number).name)
+        self.force_exit = self.should_exit and number == signal.SIGINT
+        self.should_exit = True
