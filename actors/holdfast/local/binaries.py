@@ -1,0 +1,188 @@
+"""daprd, placement and scheduler of one version: found on this machine, else built once and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.errors import ComponentMissing
+from holdfast.local import toolchain
+
+DAPR_VERSION = "1.18.2"
+
+Progress = Callable[[str], None]
+"""Is told, again and again while something takes long, what is being done."""
+
+_MODULE = "github.com/dapr/dapr"
+_NAMES = ("daprd", "placement", "scheduler")
+_HOW_TO_GET = (
+    "Install the Dapr CLI and run `dapr init --slim --runtime-version {version}`, or let Holdfast build it: "
+    "`python -m holdfast.local ensure`."
+)
+
+
+@dataclass(frozen=True)
+class DaprBinaries:
+    """The three programs, all of the same version."""
+
+    daprd: Path
+    placement: Path
+    scheduler: Path
+
+
+def ensure_dapr(progress: Progress, version: str = DAPR_VERSION) -> DaprBinaries:
+    """The programs of `version`: those on this machine, else built from Go modules into the cache folder.
+
+    Building takes minutes the first time. Raises ComponentMissing when it cannot be done.
+    """
+    if found := _find_all(version):
+        return found
+    with _build_lock(version, progress):
+        # Somebody else may have built them while we waited for the lock.
+        if found := _find_all(version):
+            return found
+        _build(version, progress)
+    return find_dapr(version)
+
+
+def find_dapr(version: str = DAPR_VERSION) -> DaprBinaries:
+    """The programs of `version` on this machine. Raises ComponentMissing when one is missing."""
+    found = _find_all(version)
+    if found is None:
+        missing = [name for name in _NAMES if find_binary(name, version) is None]
+        raise ComponentMissing(
+            f"Dapr {version} is not complete on this machine ({', '.join(missing)} missing). "
+            + _HOW_TO_GET.format(version=version)
+        )
+    return found
+
+
+def find_binary(name: str, version: str = DAPR_VERSION) -> Path | None:
+    """One of the programs, from PATH, from where the Dapr CLI puts them, or from the cache folder."""
+    candidates = (folder / name for folder in _folders(version))
+    return next((path for path in candidates if version_of(path) == version), None)
+
+
+def version_of(path: Path) -> str | None:
+    """The Dapr version a program was built as, or None when it is none or does not say.
+
+    Read from what the Go linker recorded: placement and scheduler 1.18 have no `--version`.
+    """
+    if not (path.is_file() and os.access(path, os.X_OK)) or path.stat().st_size == 0:
+        return None
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(f"{_MODULE}/pkg/buildinfo.version=".encode())
+        recorded = content[start : start + 128].decode("ascii", errors="replace") if start >= 0 else ""
+    match = re.match(r"[^=]+=v?([0-9][0-9A-Za-z.+-]*)", recorded)
+    return match[1] if match else None
+
+
+def cache_folder(version: str = DAPR_VERSION) -> Path:
+    """Where programs built by Holdfast are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "holdfast" / "dapr" / version
+
+
+def _find_all(version: str) -> DaprBinaries | None:
+    daprd, placement, scheduler = (find_binary(name, version) for name in _NAMES)
+    if daprd and placement and scheduler:
+        return DaprBinaries(daprd, placement, scheduler)
+    return None
+
+
+def _folders(version: str) -> list[Path]:
+    on_path = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
+    return [*on_path, Path.home() / ".dapr" / "bin", cache_folder(version)]
+
+
+@contextlib.contextmanager
+def _build_lock(version: str, progress: Progress) -> Iterator[None]:
+    folder = cache_folder(version).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{version}.lock").open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                progress("waiting for another process that is building Dapr")
+                time.sleep(0.5)
+        yield
+
+
+def _build(version: str, progress: Progress) -> None:
+    go = toolchain.find_go()
+    target = cache_folder(version)
+    # Beside the target, so that the last step is a rename: what is in the cache folder is whole or not there.
+    with tempfile.TemporaryDirectory(prefix=f".{version}.", dir=target.parent) as scratch:
+        try:
+            source = _download(go, version, Path(scratch), progress)
+            out = Path(scratch) / "out"
+            _compile(go, version, source, out, progress)
+        except toolchain.GoFailed as error:
+            raise ComponentMissing(
+                f"Dapr {version} could not be built: {error} " + _HOW_TO_GET.format(version=version)
+            ) from error
+        wrong = [name for name in _NAMES if version_of(out / name) != version]
+        if wrong:
+            raise ComponentMissing(
+                f"The build of Dapr {version} did not give a usable {', '.join(wrong)}. "
+                + _HOW_TO_GET.format(version=version)
+            )
+        # Left over only when somebody took files out of it: the search would have found a whole one.
+        shutil.rmtree(target, ignore_errors=True)
+        out.rename(target)
+
+
+def _download(go: toolchain.Go, version: str, scratch: Path, progress: Progress) -> Path:
+    doing = f"downloading the source of Dapr {version}"
+    progress(doing)
+    answer = go.run(
+        ["mod", "download", "-json", f"{_MODULE}@v{version}"],
+        folder=scratch,
+        on_line=lambda _: progress(doing),
+    )
+    return Path(json.loads(answer)["Dir"])
+
+
+def _compile(go: toolchain.Go, version: str, source: Path, out: Path, progress: Progress) -> None:
+    packages = downloads = 0
+
+    def on_line(line: str | None) -> None:
+        nonlocal packages, downloads
+        if line is not None and line.startswith("go: downloading"):
+            downloads += 1
+        elif line is not None:
+            packages += 1
+        progress(
+            f"building daprd, placement and scheduler {version}, once for this machine: "
+            f"{downloads} modules downloaded, {packages} packages compiled"
+        )
+
+    on_line(None)
+    stamps = [
+        f"-X {_MODULE}/pkg/buildinfo.version={version}",
+        f"-X github.com/dapr/kit/logger.DaprVersion={version}",
+    ]
+    # Without the tag daprd 1.18 has no components at all and panics at start.
+    command = [
+        "build",
+        "-v",
+        "-tags",
+        "stablecomponents",
+        "-ldflags",
+        " ".join(["-s -w", *stamps]),
+        "-o",
+        f"{out}{os.sep}",
+    ]
+    go.run([*command, *(f"./cmd/{name}" for name in _NAMES)], folder=source, on_line=on_line)

@@ -1,0 +1,218 @@
+"""A child process that is started, watched, stopped or killed, and never outlives us."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from holdfast.errors import ComponentFailed
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from types import TracebackType
+
+_LAUNCHER = Path(__file__).with_name("launch.py")
+_POLL_SECONDS = 0.05
+_LAST_LINES_SECONDS = 2.0
+_LOG_TAIL_BYTES = 4096
+_LOG_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom a process runs as, when not as ourselves."""
+
+    user: int
+    group: int
+
+
+class ChildProcess:
+    """One program, started in a session of its own; may be started again after it ended.
+
+    What it writes goes to the end of `log`; with `on_line` each line is handed on as well.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        on_line: Callable[[str], None] | None = None,
+        account: Account | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+        death_signal: signal.Signals = signal.SIGKILL,
+    ) -> None:
+        self.name = name
+        self.command = [str(part) for part in command]
+        self.log = log
+        self.environment = dict(environment or {})
+        self._folder = folder
+        self._on_line = on_line
+        self._account = account
+        self._stop_signal = stop_signal
+        self._death_signal = death_signal
+        self._process: asyncio.subprocess.Process | None = None
+        self._pump: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ComponentFailed(f"{self.name} was not started.")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def returncode(self) -> int | None:
+        """As in `subprocess`: negative when a signal ended it, None while it runs."""
+        return None if self._process is None else self._process.returncode
+
+    async def start(self) -> None:
+        if self.running:
+            raise ComponentFailed(f"{self.name} is already running.")
+        account = f"{self._account.user}:{self._account.group}" if self._account else "-"
+        # fmt: off
+        launch = [
+            sys.executable, "-I", "-S", str(_LAUNCHER),
+            str(os.getpid()), str(int(self._death_signal)), account,
+        ]
+        # fmt: on
+        with self._open_log() as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *launch,
+                *self.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                # Straight into the file where nobody follows: a busy event loop then never slows the child.
+                stdout=log if self._on_line is None else asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, **self.environment},
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        _groups.add(self._process.pid)
+        if self._on_line is not None and self._process.stdout is not None:
+            self._pump = asyncio.create_task(self._follow(self._process.stdout, self._on_line))
+
+    async def wait(self) -> int:
+        """Waits until the process ends by itself or by others."""
+        if self._process is None:
+            raise ComponentFailed(f"{self.name} was not started.")
+        code = await self._process.wait()
+        if self._pump is not None:
+            # Not for ever: what the process itself started may hold its output open.
+            done, _ = await asyncio.wait([self._pump], timeout=_LAST_LINES_SECONDS)
+            for pump in done:
+                pump.result()
+        return code
+
+    async def wait_ready(self, probe: Callable[[], Awaitable[bool]], *, timeout: float = 60.0) -> None:
+        """Waits until `probe` says yes; raises ComponentFailed when the process ends first or time is up."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while True:
+            if not self.running:
+                raise ComponentFailed(f"{self.name} {self.ending()} before it was ready. {self.log_tail()}")
+            if await probe():
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise ComponentFailed(f"{self.name} was not ready within {timeout:g} s. {self.log_tail()}")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def terminate(self, *, grace: float = 15.0) -> None:
+        """Asks the process to stop, and kills it, with all it started, when it takes longer than `grace`."""
+        if self.running:
+            # The process alone: it knows in which order what it started has to stop.
+            os.kill(self.pid, self._stop_signal)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.wait(), grace)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Ends the process and what it started at once, as `kill -9` does. Does nothing to one that ended."""
+        if self._process is None or self._process.pid not in _groups:
+            return
+        _kill_group(self._process.pid)
+        _groups.discard(self._process.pid)
+        await self.wait()
+
+    async def restart(self, *, grace: float = 15.0) -> None:
+        """Stops it where it runs, then starts the same command again."""
+        await self.terminate(grace=grace)
+        await self.start()
+
+    def ending(self) -> str:
+        """How the process ended, as the rest of a sentence."""
+        code = self.returncode
+        if code is None:
+            return "is running" if self.running else "was not started"
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def log_tail(self) -> str:
+        """The last lines of the log, as a sentence with the lines below it."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+        except OSError as error:
+            return f"Its log {self.log} cannot be read: {error}."
+        return f"The end of its log, {self.log}:\n" + "\n".join(f"  {line}" for line in lines)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.terminate()
+
+    def _open_log(self) -> io.FileIO:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        # Without a buffer, so that it is whole when somebody reads it after a crash.
+        return self.log.open("ab", buffering=0)
+
+    async def _follow(self, lines: asyncio.StreamReader, on_line: Callable[[str], None]) -> None:
+        rest = b""
+        with self._open_log() as log:
+            # By chunks: readline() gives up on lines longer than the reader's limit.
+            while chunk := await lines.read(65_536):
+                log.write(chunk)
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    on_line(line.decode(errors="replace"))
+            if rest:
+                on_line(rest.decode(errors="replace"))
+
+
+# Groups that may still have processes. Where the kernel does not tell children that their parent died, as on
+# macOS, this is what ends them when Python ends; a fork of ours must not do it.
+_groups: set[int] = set()
+_owner = os.getpid()
+
+
+@atexit.register
+def _kill_what_is_left() -> None:
+    if os.getpid() != _owner:
+        return
+    for group in _groups:
+        _kill_group(group)
+
+
+def _kill_group(group: int) -> None:
+    # PermissionError is macOS' answer for a group of which only zombies are left.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)

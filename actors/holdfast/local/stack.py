@@ -1,0 +1,272 @@
+"""Placement, scheduler and any number of sidecars, on loopback, with ports and data of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.local.health import answers_ok, read_json
+from holdfast.local.ports import free_port
+from holdfast.local.processes import ChildProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from holdfast.local.binaries import DaprBinaries
+
+LOOPBACK = "127.0.0.1"
+
+# As large as Holdfast's own limit of a request, and what an actor's state adds to it.
+MAX_BODY_SIZE = "32Mi"
+
+_PLACEMENT_ID = "dapr-placement-0"
+_SCHEDULER_ID = "dapr-scheduler-server-0"
+
+# daprd finds other apps by multicast DNS unless told otherwise. Actors are found through placement and need
+# no names at all, and this resolver asks nobody until it is used.
+_CONFIGURATION = """\
+apiVersion: dapr.io/v1alpha1
+kind: Configuration
+metadata:
+  name: holdfast-local
+spec:
+  nameResolution:
+    component: kubernetes
+    version: v1
+"""
+
+
+class ControlPlaneService:
+    """Placement or scheduler: kept apart from sidecars because all it needs is to be there."""
+
+    def __init__(self, process: ChildProcess, *, port: int, health_port: int) -> None:
+        self.process = process
+        self.port = port
+        self._health_port = health_port
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    async def start(self) -> None:
+        await self.process.start()
+        await self.wait_ready()
+
+    async def wait_ready(self) -> None:
+        await self.process.wait_ready(answers_ok(f"http://{LOOPBACK}:{self._health_port}/healthz"))
+
+    async def stop(self) -> None:
+        await self.process.terminate()
+
+    async def kill(self) -> None:
+        """As `kill -9`."""
+        await self.process.kill()
+
+    async def restart(self) -> None:
+        """With the same ports and data; stops it first where it runs. Returns when it is ready."""
+        await self.stop()
+        await self.start()
+
+
+class Sidecar:
+    """One daprd beside one app."""
+
+    def __init__(
+        self, process: ChildProcess, *, app_id: str, app_port: int | None, http_port: int, grpc_port: int
+    ) -> None:
+        self.process = process
+        self.app_id = app_id
+        self.app_port = app_port
+        self.http_port = http_port
+        self.grpc_port = grpc_port
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.http_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the app beside it needs in its environment, as `dapr run` sets it."""
+        return {
+            "APP_ID": self.app_id,
+            "DAPR_HTTP_PORT": str(self.http_port),
+            "DAPR_GRPC_PORT": str(self.grpc_port),
+            **({} if self.app_port is None else {"APP_PORT": str(self.app_port)}),
+        }
+
+    async def start(self) -> None:
+        """Starts the process. daprd waits for its app, so start that one too before `wait_ready`."""
+        await self.process.start()
+
+    async def wait_ready(self, *, timeout: float = 60.0) -> None:
+        """Until calls go through; with an app, until actors of its types can be called."""
+        await self.process.wait_ready(self._is_ready, timeout=timeout)
+
+    async def metadata(self) -> dict[str, Any] | None:
+        """What `/v1.0/metadata` answers, or None when it does not."""
+        answer = await read_json(f"{self.url}/v1.0/metadata")
+        return answer if isinstance(answer, dict) else None
+
+    async def stop(self) -> None:
+        await self.process.terminate()
+
+    async def kill(self) -> None:
+        """As `kill -9`."""
+        await self.process.kill()
+
+    async def restart(self) -> None:
+        """With the same ports; stops it first where it runs. Does not wait until it is ready."""
+        await self.stop()
+        await self.start()
+
+    async def _is_ready(self) -> bool:
+        if not await answers_ok(f"{self.url}/v1.0/healthz/outbound")():
+            return False
+        if self.app_port is None:
+            return True
+        metadata = await self.metadata()
+        return metadata is not None and bool(metadata.get("actorRuntime", {}).get("hostReady"))
+
+
+class LocalDapr:
+    """`async with LocalDapr(folder, binaries) as dapr: sidecar = await dapr.sidecar(app_port=…, resources=…)`
+
+    Data, settings and logs lie in `folder`. `on_line` gets the name of a process and each line it writes.
+    """
+
+    def __init__(
+        self, folder: Path, binaries: DaprBinaries, *, on_line: Callable[[str, str], None] | None = None
+    ) -> None:
+        self.folder = folder.absolute()
+        self.sidecars: list[Sidecar] = []
+        self._binaries = binaries
+        self._on_line = on_line
+        self.placement = self._placement()
+        self.scheduler = self._scheduler()
+
+    async def start(self) -> None:
+        """Returns when placement and scheduler are ready."""
+        try:
+            async with asyncio.TaskGroup() as together:
+                together.create_task(self.placement.start())
+                together.create_task(self.scheduler.start())
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def sidecar(
+        self,
+        *,
+        app_id: str = "holdfast",
+        app_port: int | None = None,
+        resources: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ) -> Sidecar:
+        """Starts one more daprd; wait for it with `wait_ready` once its app is started.
+
+        `resources` is a folder with one actor state store. `arguments` are added to daprd's own.
+        """
+        name = f"daprd-{len(self.sidecars) + 1}"
+        http_port, grpc_port = free_port(), free_port()
+        # fmt: off
+        command: list[str | Path] = [
+            self._binaries.daprd,
+            "--app-id", app_id,
+            "--dapr-http-port", str(http_port),
+            "--dapr-grpc-port", str(grpc_port),
+            "--dapr-internal-grpc-port", str(free_port()),
+            "--dapr-internal-grpc-listen-address", LOOPBACK,
+            "--dapr-listen-addresses", LOOPBACK,
+            "--metrics-listen-address", LOOPBACK,
+            "--metrics-port", str(free_port()),
+            "--placement-host-address", self.placement.address,
+            "--scheduler-host-address", self.scheduler.address,
+            "--max-body-size", MAX_BODY_SIZE,
+            "--config", self._write_configuration(),
+            *(("--app-port", str(app_port)) if app_port is not None else ()),
+            *(("--resources-path", resources) if resources is not None else ()),
+            *arguments,
+        ]
+        # fmt: on
+        process = self._process(name, command, {"DAPR_HOST_IP": LOOPBACK, **(environment or {})})
+        sidecar = Sidecar(process, app_id=app_id, app_port=app_port, http_port=http_port, grpc_port=grpc_port)
+        self.sidecars.append(sidecar)
+        await sidecar.start()
+        return sidecar
+
+    async def stop(self) -> None:
+        """Sidecars first, so that none logs the loss of what it depends on."""
+        await _all(sidecar.stop() for sidecar in self.sidecars)
+        await _all([self.placement.stop(), self.scheduler.stop()])
+
+    async def kill(self) -> None:
+        await _all([self.placement.kill(), self.scheduler.kill(), *(sidecar.kill() for sidecar in self.sidecars)])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _placement(self) -> ControlPlaneService:
+        port, health_port = free_port(), free_port()
+        # fmt: off
+        command: list[str | Path] = [
+            self._binaries.placement,
+            "--id", _PLACEMENT_ID,
+            # Its own consensus port: the default is the same for all on this machine.
+            "--initial-cluster", f"{_PLACEMENT_ID}={LOOPBACK}:{free_port()}",
+            "--port", str(port),
+            "--listen-address", LOOPBACK,
+            "--healthz-port", str(health_port),
+            "--enable-metrics=false",
+        ]
+        # fmt: on
+        return ControlPlaneService(self._process("placement", command), port=port, health_port=health_port)
+
+    def _scheduler(self) -> ControlPlaneService:
+        port, health_port, peer_port = free_port(), free_port(), free_port()
+        # fmt: off
+        command: list[str | Path] = [
+            self._binaries.scheduler,
+            "--id", _SCHEDULER_ID,
+            "--port", str(port),
+            "--listen-address", LOOPBACK,
+            "--healthz-port", str(health_port),
+            "--enable-metrics=false",
+            "--etcd-data-dir", self.folder / "scheduler",
+            "--etcd-initial-cluster", f"{_SCHEDULER_ID}=http://{LOOPBACK}:{peer_port}",
+            "--etcd-client-port", str(free_port()),
+            "--etcd-client-listen-address", LOOPBACK,
+        ]
+        # fmt: on
+        return ControlPlaneService(self._process("scheduler", command), port=port, health_port=health_port)
+
+    def _process(
+        self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
+    ) -> ChildProcess:
+        on_line = self._on_line
+        return ChildProcess(
+            name,
+            command,
+            log=self.folder / f"{name}.log",
+            environment=environment,
+            on_line=None if on_line is None else lambda line: on_line(name, line),
+        )
+
+    def _write_configuration(self) -> Path:
+        file = self.folder / "configuration.yaml"
+        file.write_text(_CONFIGURATION)
+        return file
+
+
+async def _all(actions: Iterable[Coroutine[Any, Any, None]]) -> None:
+    async with asyncio.TaskGroup() as together:
+        for action in actions:
+            together.create_task(action)
