@@ -33,8 +33,8 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        pairs = (pair.split("=", 1) for rest in self.all("ENV") for pair in shlex.split(rest))
-        return {name: value for name, value in pairs}
+        pairs = [pair.partition("=") for rest in self.all("ENV") for pair in shlex.split(rest)]
+        return {name: value for name, _, value in pairs}
 
     def copies_of_context(self) -> list[tuple[list[str], str]]:
         """(sources, target) of every COPY that takes from the build context."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 import holdfast
+from holdfast.cli.serve import serve
+from holdfast.local.components import component_file
 
 from .dockerfile import ROOT, stages
 from .kustomize import Manifest, of_kind, rendered, the
@@ -194,18 +198,29 @@ def test_the_sidecar_finds_its_configuration_component_and_app() -> None:
     assert told["dapr.io/config"] == the("dapr", "Configuration")["metadata"]["name"]
     assert store["scopes"] == [told["dapr.io/app-id"]]
     assert told["dapr.io/app-port"] == str(container("dapr")["ports"][0]["containerPort"])
-    metadata = {entry["name"]: entry for entry in store["spec"]["metadata"]}
-    assert metadata["actorStateStore"]["value"] == "true"
-    assert "value" not in metadata["connectionString"]
 
 
-def test_the_time_to_end_is_enough_for_the_app_and_then_for_daprd() -> None:
+def test_the_state_store_is_the_ready_component_with_its_secret_elsewhere() -> None:
+    ready = yaml.safe_load(component_file("postgresql-v2").read_text())["spec"]
+    ours = the("dapr", "Component")["spec"]
+    assert {key: ours[key] for key in ("type", "version")} == {key: ready[key] for key in ("type", "version")}
+    entries, ready_entries = (
+        {entry.pop("name"): entry for entry in deepcopy(spec["metadata"])} for spec in (ours, ready)
+    )
+    assert entries.pop("connectionString").keys() == {"secretKeyRef"}
+    del ready_entries["connectionString"]
+    assert entries == ready_entries
+
+
+def test_the_time_to_end_is_enough_for_the_app_to_drain_and_then_for_daprd() -> None:
     told = annotations()
     blocked = int(told["dapr.io/block-shutdown-duration"].removesuffix("s"))
     leaving = int(told["dapr.io/graceful-shutdown-seconds"])
     before = container("dapr")["lifecycle"]["preStop"]["sleep"]["seconds"]
+    (draining,) = (option.default for option in serve.params if option.name == "drain_timeout")
+    assert before + draining < blocked
     assert blocked + leaving < pod("dapr")["spec"]["terminationGracePeriodSeconds"]
-    assert before < blocked
+    assert draining < pod("embedded")["spec"]["terminationGracePeriodSeconds"]
 
 
 def test_no_file_of_an_overlay_is_left_out() -> None:
