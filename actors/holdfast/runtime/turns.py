@@ -114,7 +114,8 @@ class Turns:
             self._sweep.cancel()
         for mailbox in self._mailboxes.values():
             for turn in mailbox.waiting:
-                turn.outcome.cancel()
+                if not turn.outcome.done():
+                    turn.outcome.set_exception(HostStopping())
             mailbox.waiting.clear()
         for task in self._tasks:
             task.cancel()
@@ -135,7 +136,8 @@ class Turns:
             if not outcome.done():
                 outcome.set_result(result)
         except asyncio.CancelledError:
-            outcome.cancel()
+            if not outcome.done():
+                outcome.set_exception(HostStopping())
             raise
         except Exception as error:
             # Goes to the caller, whoever that is; it is the caller's to log.
