@@ -1,4 +1,4 @@
-"""`python -m holdfast.local ensure`: what tests and `holdfast dev` need, found or built before they start."""
+"""`python -m holdfast.local ensure`: what the tests need beside Python, found or made before they start."""
 
 from __future__ import annotations
 
@@ -8,27 +8,38 @@ import click
 
 from holdfast.errors import ComponentMissing
 from holdfast.local.binaries import DAPR_VERSION, ensure_dapr
+from holdfast.local.java import ensure_java
 from holdfast.local.postgres import find_postgres
 from holdfast.local.progress import TerminalProgress
 
 
-@click.group(help="Dapr and PostgreSQL on this machine.")
+@click.group(help="Dapr, PostgreSQL and Java on this machine.")
 def main() -> None:
     pass
 
 
-@main.command(help="Finds Dapr and PostgreSQL, and builds Dapr when it is missing. Ends with 1 when it cannot.")
+@main.command()
 def ensure() -> None:
+    """Find Java, PostgreSQL and Dapr; install Java and build Dapr where they are missing.
+
+    Ends with 1, and a sentence that says how to get it, when one of them cannot be had.
+    """
     try:
         with TerminalProgress() as progress:
+            java = ensure_java(progress)
+            postgres = find_postgres()
             dapr = ensure_dapr(progress)
-        postgres = find_postgres()
     except ComponentMissing as error:
         click.echo(str(error), err=True)
         sys.exit(1)
-    for name, path in (("daprd", dapr.daprd), ("placement", dapr.placement), ("scheduler", dapr.scheduler)):
-        click.echo(f"{name:<11}{DAPR_VERSION:<8}{path}")
-    click.echo(f"{'postgresql':<11}{postgres.version:<8}{postgres.folder}")
+    for name, version, place in (
+        ("java", java.version, java.program),
+        ("postgresql", postgres.version, postgres.folder),
+        ("daprd", DAPR_VERSION, dapr.daprd),
+        ("placement", DAPR_VERSION, dapr.placement),
+        ("scheduler", DAPR_VERSION, dapr.scheduler),
+    ):
+        click.echo(f"{name:<11}{version:<8} {place}")
 
 
 if __name__ == "__main__":
