@@ -85,6 +85,14 @@ class HostStopping(Unavailable):
     """The server is stopping and takes no more work. Try again elsewhere, or later."""
 
 
+class ActorMoved(Unavailable):
+    """This actor was taken from this host while its turn ran, so the turn may change nothing more. Try again."""
+
+
+class SidecarRefused(HoldfastError):
+    """The sidecar refuses what this app asks of it."""
+
+
 class ReentrantCall(HoldfastError):
     """An actor called itself, directly or through another, while its own turn was running: reentrancy is off."""
 
