@@ -1,0 +1,8 @@
+"""The Dapr host: the same actors beside a real daprd, which spreads them over many machines."""
+
+from __future__ import annotations
+
+from holdfast.runtime.dapr.client import DaprHostClient
+from holdfast.runtime.dapr.host import DaprHost
+
+__all__ = ["DaprHost", "DaprHostClient"]

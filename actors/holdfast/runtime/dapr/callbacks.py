@@ -1,0 +1,142 @@
+"""What daprd calls on the app: the actor types it has, turns, reminders, timers, deactivations."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+from typing import TYPE_CHECKING, Any
+
+from dapr.ext.fastapi import DaprActor
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from holdfast.errors import HoldfastError, InvalidRequest
+from holdfast.runtime.dapr.calls import Address
+from holdfast.runtime.faults import describe
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from fastapi import APIRouter, FastAPI
+
+    from holdfast.runtime.dapr.host import DaprHost
+
+log = logging.getLogger(__name__)
+
+_JSON = "application/json"
+
+
+class _NotTheSidecar(HoldfastError):
+    """Only the sidecar may call this."""
+
+    # Whoever called the sidecar gets to see this; to them it is not their token that is wrong.
+
+
+class Callbacks(DaprActor):
+    """The SDK's routes with bodies of our own.
+
+    The SDK's (1.18.3) answer every error with its ``repr``, whatever it gives away, take calls from anybody, and know
+    one runtime per process.
+    """
+
+    def __init__(self, app: FastAPI, host: DaprHost, token: str | None) -> None:
+        self._host = host
+        self._token = token.encode() if token else None
+        super().__init__(app, router_tags=None)
+
+    def init_routes(self, router: APIRouter) -> None:
+        actor = "/actors/{actor_type}/{actor_id}"
+        # Plain routes: FastAPI's own would look for dependencies and validate, on every turn.
+        for path, method, endpoint in (
+            ("/dapr/config", "GET", self._config),
+            (actor, "DELETE", self._deactivate),
+            (actor + "/method/timer/{name}", "PUT", self._timer),
+            (actor + "/method/remind/{name}", "PUT", self._reminder),
+            (actor + "/method/{name}", "PUT", self._method),
+        ):
+            router.add_route(path, self._guarded(endpoint), methods=[method], include_in_schema=False)
+
+    async def _config(self, request: Request) -> Response:
+        # Only daprd says whose app it thinks it asks; what others look at changes nothing.
+        if "dapr-app-id" in request.headers:
+            await self._host.meet_sidecar()
+        return Response(self._host.configuration(), media_type=_JSON)
+
+    async def _deactivate(self, request: Request) -> Response:
+        await self._host.deactivate(_address(request))
+        return Response()
+
+    async def _method(self, request: Request) -> Response:
+        body = await request.body()
+        result = await self._host.call(_address(request), request.path_params["name"], body)
+        return Response(result, media_type=_JSON)
+
+    async def _reminder(self, request: Request) -> Response:
+        await self._host.remind(_address(request), request.path_params["name"], await request.body())
+        return Response()
+
+    async def _timer(self, request: Request) -> Response:
+        await self._host.fire_timer(_address(request), request.path_params["name"], await request.body())
+        return Response()
+
+    def _guarded(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                self._check_caller(request)
+                _check_path(request)
+                return await endpoint(request)
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except _NotTheSidecar as error:
+                log.warning("refused %s %s from %s: %s", request.method, request.url.path, request.client, error)
+                return _error(403, error.as_json_safe_dict())
+            except Exception as error:
+                # Goes to the caller as far as it is meant for one; the rest goes to the log.
+                return _error(500, describe(error, _where(request)))
+
+        return answer
+
+    def _check_caller(self, request: Request) -> None:
+        if self._token is not None:
+            given = request.headers.get("dapr-api-token", "").encode()
+            if not hmac.compare_digest(given, self._token):
+                self._host.refused_sidecar = True
+                raise _NotTheSidecar("This app expects another APP_API_TOKEN than its sidecar sends.")
+        elif not _on_this_machine(request):
+            raise _NotTheSidecar(
+                "Without an APP_API_TOKEN this app takes calls from a sidecar on its own machine only."
+            )
+
+
+def _address(request: Request) -> Address:
+    return Address(request.path_params["actor_type"], request.path_params["actor_id"])
+
+
+def _check_path(request: Request) -> None:
+    # daprd (1.18.2) puts ids into this path undecoded: its actor 'x%41' would be our 'xA', which daprd locks and places
+    # as another actor. No id of ours needs encoding.
+    if b"%" in request.scope["raw_path"]:
+        raise InvalidRequest("An actor's id and the name of what is called may not need encoding.")
+
+
+def _on_this_machine(request: Request) -> bool:
+    if request.client is None:
+        return True  # a Unix socket
+    try:
+        address = ipaddress.ip_address(request.client.host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _where(request: Request) -> str:
+    parameters = request.path_params
+    parts = (parameters.get("actor_type"), parameters.get("actor_id"), parameters.get("name"))
+    return ".".join(part for part in parts if part) or request.url.path
+
+
+def _error(status: int, body: dict[str, Any]) -> Response:
+    return Response(dump(body), status_code=status, media_type=_JSON)

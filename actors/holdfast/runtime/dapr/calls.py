@@ -1,0 +1,131 @@
+"""The calls that daprd has made and that still run here, and what ends their right to change anything.
+
+daprd gives an actor to another host, or dies and comes back, without waiting for a turn that runs here. Such a turn
+must not write any more: the actor may have had other turns elsewhere meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.errors import ActorMoved
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+_current: contextvars.ContextVar[Call | None] = contextvars.ContextVar("holdfast_dapr_call", default=None)
+
+
+class Address(NamedTuple):
+    type: str
+    id: str
+
+
+class Call:
+    """One call of daprd to one actor."""
+
+    __slots__ = ("_questions", "_silent", "ended", "revoked")
+
+    def __init__(self) -> None:
+        self.revoked = False
+        #: A task that outlives the turn still carries it in its context, and is then free of it.
+        self.ended = False
+        self._questions: set[asyncio.Timeout] = set()
+        self._silent = asyncio.Event()
+        self._silent.set()
+
+    def check(self) -> None:
+        if self.revoked and not self.ended:
+            raise ActorMoved
+
+    def begin(self, question: asyncio.Timeout) -> None:
+        self._questions.add(question)
+        self._silent.clear()
+
+    def end(self, question: asyncio.Timeout) -> None:
+        self._questions.discard(question)
+        if not self._questions:
+            self._silent.set()
+
+    def revoke(self) -> None:
+        """What it asks of the sidecar just now is broken off, and from now on refused."""
+        self.revoked = True
+        now = asyncio.get_running_loop().time()
+        for question in self._questions:
+            if not question.expired():
+                question.reschedule(now)
+
+    async def silent(self) -> None:
+        await self._silent.wait()
+
+
+@contextlib.asynccontextmanager
+async def asking(seconds: float) -> AsyncIterator[None]:
+    """Around every question to the sidecar: it ends in time, and with the call it is part of."""
+    call = _current.get()
+    if call is None or call.ended:
+        async with asyncio.timeout(seconds):
+            yield
+        return
+    call.check()
+    try:
+        async with asyncio.timeout(seconds) as question:
+            call.begin(question)
+            try:
+                yield
+            finally:
+                call.end(question)
+    except TimeoutError:
+        call.check()
+        raise
+
+
+class Calls:
+    """All calls that run here."""
+
+    def __init__(self) -> None:
+        self._running: dict[Address, set[Call]] = {}
+        self._none_running = asyncio.Event()
+        self._none_running.set()
+
+    def __len__(self) -> int:
+        return sum(len(calls) for calls in self._running.values())
+
+    @contextlib.contextmanager
+    def running(self, address: Address) -> Iterator[None]:
+        call = Call()
+        self._running.setdefault(address, set()).add(call)
+        self._none_running.clear()
+        token = _current.set(call)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+            call.ended = True
+            calls = self._running[address]
+            calls.discard(call)
+            if not calls:
+                del self._running[address]
+            if not self._running:
+                self._none_running.set()
+
+    def revoke(self, address: Address) -> None:
+        _revoke(self._running.get(address, ()))
+
+    async def revoke_all(self) -> None:
+        """Returns when nothing that any of them asked is under way any more."""
+        calls = [call for calls in self._running.values() for call in calls]
+        _revoke(calls)
+        for call in calls:
+            await call.silent()
+
+    async def drained(self) -> None:
+        await self._none_running.wait()
+
+
+def _revoke(calls: Iterable[Call]) -> None:
+    for call in calls:
+        call.revoke()

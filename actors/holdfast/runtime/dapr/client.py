@@ -1,0 +1,142 @@
+"""Actors' window on the world where daprd is their host."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from holdfast.errors import InvalidRequest
+from holdfast.identity import check_actor_id
+from holdfast.runtime.contract import HostClient, StateChange
+from holdfast.runtime.dapr.answers import refusal
+from holdfast.runtime.dapr.http import SidecarHttp
+from holdfast.runtime.dapr.reminders import ReminderRpc
+from holdfast.runtime.serialization import dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_MOST_AT_ONCE = 32
+
+
+class DaprHostClient(HostClient):
+    """Everything an actor asks of daprd, over one pool of connections.
+
+    Endpoints and token come from the environment as for the SDK: ``DAPR_HTTP_ENDPOINT`` or ``DAPR_HTTP_PORT``,
+    ``DAPR_GRPC_ENDPOINT`` or ``DAPR_GRPC_PORT``, ``DAPR_API_TOKEN``.
+    """
+
+    def __init__(
+        self,
+        http_endpoint: str | None = None,
+        grpc_endpoint: str | None = None,
+        api_token: str | None = None,
+        *,
+        timeout: float | None = None,
+        connect_timeout: float = 5.0,
+        patience: float = 3.0,
+    ) -> None:
+        self.http = SidecarHttp(
+            http_endpoint, api_token, timeout=timeout, connect_timeout=connect_timeout, patience=patience
+        )
+        self._reminders = ReminderRpc(grpc_endpoint, api_token, timeout=self.http.timeout, patience=patience)
+        #: The types of actors that this app has: one of these that nobody hosts is away, not unknown.
+        self.hosted: set[str] = set()
+
+    def now(self) -> float:
+        return time.time()
+
+    async def close(self) -> None:
+        await self._reminders.close()
+        await self.http.close()
+
+    async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
+        path = f"{_path(actor_type, actor_id)}/method/{_segment(method, 'method')}"
+        return await self._ask(actor_type, "POST", path, data or b"")
+
+    async def load_state(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> Mapping[str, bytes]:
+        if len(keys) == 1:
+            values = [await self.get_state(actor_type, actor_id, keys[0])]
+        else:
+            values = await self._get_together(actor_type, actor_id, keys)
+        return {key: value for key, value in zip(keys, values, strict=True) if value}
+
+    async def save_state(self, actor_type: str, actor_id: str, changes: Sequence[StateChange]) -> None:
+        await self.save_state_transactionally(actor_type, actor_id, _transaction(changes))
+
+    async def get_state(self, actor_type: str, actor_id: str, name: str) -> bytes:
+        path = f"{_path(actor_type, actor_id)}/state/{_segment(name, 'key')}"
+        return await self._ask(actor_type, "GET", path, repeatable=True)
+
+    async def save_state_transactionally(self, actor_type: str, actor_id: str, data: bytes) -> None:
+        # POST and not PUT, which daprd takes as well: aiohttp sends a PUT again by itself when a connection breaks.
+        await self._ask(actor_type, "POST", f"{_path(actor_type, actor_id)}/state", data)
+
+    async def register_reminder(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
+        path = f"{_path(actor_type, actor_id)}/reminders/{_segment(name, 'reminder')}"
+        reminder = load(data)
+        if reminder.get("failurePolicy"):
+            await self._reminders.register(actor_type, actor_id, name, reminder, self.hosted)
+        else:
+            await self._ask(actor_type, "POST", path, data)
+
+    async def unregister_reminder(self, actor_type: str, actor_id: str, name: str) -> None:
+        path = f"{_path(actor_type, actor_id)}/reminders/{_segment(name, 'reminder')}"
+        await self._ask(actor_type, "DELETE", path, repeatable=True)
+
+    async def register_timer(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
+        await self._ask(actor_type, "POST", f"{_path(actor_type, actor_id)}/timers/{_segment(name, 'timer')}", data)
+
+    async def unregister_timer(self, actor_type: str, actor_id: str, name: str) -> None:
+        path = f"{_path(actor_type, actor_id)}/timers/{_segment(name, 'timer')}"
+        await self._ask(actor_type, "DELETE", path, repeatable=True)
+
+    async def _ask(
+        self, actor_type: str, verb: str, path: str, body: bytes | None = None, *, repeatable: bool = False
+    ) -> bytes:
+        answer = await self.http.ask(verb, path, body, repeatable=repeatable)
+        if not answer.ok:
+            raise refusal(answer.status, answer.body, actor_type, self.hosted)
+        return answer.body
+
+    async def _get_together(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> list[bytes]:
+        # daprd has no way to read several keys of an actor at once.
+        room = asyncio.Semaphore(_MOST_AT_ONCE)
+
+        async def get(key: str) -> bytes:
+            async with room:
+                return await self.get_state(actor_type, actor_id, key)
+
+        try:
+            async with asyncio.TaskGroup() as together:
+                reads = [together.create_task(get(key)) for key in keys]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        return [read.result() for read in reads]
+
+
+def _transaction(changes: Sequence[StateChange]) -> bytes:
+    # Put together from the JSON there is: a value of a megabyte is not parsed and written again.
+    return b"[" + b",".join(_operation(change) for change in changes) + b"]"
+
+
+def _operation(change: StateChange) -> bytes:
+    if change.value is None:
+        return b'{"operation":"delete","request":{"key":%b}}' % dump(change.key)
+    return b'{"operation":"upsert","request":{"key":%b,"value":%b}}' % (dump(change.key), change.value)
+
+
+def _path(actor_type: str, actor_id: str) -> str:
+    return f"/actors/{_segment(actor_type, 'actor type')}/{quote(check_actor_id(actor_id), safe=':@')}"
+
+
+def _segment(name: str, what: str) -> str:
+    # daprd refuses some of these itself, and puts the rest into the app's path and into keys as they are: '%41' would
+    # reach the app as 'A', and '||' would end the key's part.
+    if not name or not name.isascii() or not name.isprintable() or name in (".", "..") or "||" in name:
+        raise InvalidRequest(f"This is not a name for a {what}: {name!r}.")
+    if any(character in "#?/\\%" for character in name):
+        raise InvalidRequest(f"A name for a {what} has none of '#?/\\%': {name!r}.")
+    return quote(name, safe=":@")

@@ -1,0 +1,198 @@
+"""A FastAPI app beside its daprd: which calls come in, what is kept in memory between them, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from dapr.actor import ActorId, ActorRuntime
+from dapr.actor.runtime.config import ActorReentrancyConfig, ActorRuntimeConfig
+
+from holdfast.errors import HostStopping, NotFound
+from holdfast.runtime.contract import Readiness
+from holdfast.runtime.dapr.callbacks import Callbacks
+from holdfast.runtime.dapr.calls import Address, Calls
+from holdfast.runtime.dapr.client import DaprHostClient
+from holdfast.runtime.dapr.sidecar import look
+from holdfast.runtime.serialization import JsonSerializer, dump
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dapr.actor import Actor
+    from dapr.actor.runtime.manager import ActorManager
+    from fastapi import FastAPI
+
+log = logging.getLogger(__name__)
+
+_DEACTIVATIONS_AT_A_TIME = 256
+
+
+class DaprHost:
+    """Actors that daprd calls over HTTP.
+
+    ``idle_timeout`` seconds after its last call an actor leaves memory; ``drain_timeout`` is what turns get to end at
+    the stop, ``rebalance_timeout`` what they get when placement gives their actors to another host. ``app_token`` is
+    what daprd must send (``APP_API_TOKEN``); without one only calls from this machine are taken.
+    """
+
+    name = "dapr"
+
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        client: DaprHostClient | None = None,
+        app_token: str | None = None,
+        idle_timeout: float = 60.0,
+        scan_interval: float = 30.0,
+        drain_timeout: float = 30.0,
+        rebalance_timeout: float = 2.0,
+        drain_rebalanced_actors: bool = True,
+    ) -> None:
+        self._client = client or DaprHostClient()
+        self._drain_timeout = drain_timeout
+        self._config = ActorRuntimeConfig(
+            actor_idle_timeout=timedelta(seconds=idle_timeout),
+            actor_scan_interval=timedelta(seconds=scan_interval),
+            drain_ongoing_call_timeout=timedelta(seconds=rebalance_timeout),
+            drain_rebalanced_actors=drain_rebalanced_actors,
+            reentrancy=ActorReentrancyConfig(enabled=False),
+        )
+        self._runtime = _private_runtime(self._config)
+        self._calls = Calls()
+        # Whether daprd tells us whenever another host may have run our actors; None until it was asked.
+        self._told_of_moves: bool | None = None
+        self._finding_out = asyncio.Lock()
+        self._stopping = False
+        #: Somebody called as the sidecar would, without its token.
+        self.refused_sidecar = False
+        self._callbacks = Callbacks(app, self, app_token or os.environ.get("APP_API_TOKEN"))
+
+    @property
+    def client(self) -> DaprHostClient:
+        return self._client
+
+    async def register(self, actor_class: type[Actor]) -> None:
+        serializer = JsonSerializer()
+        await self._runtime.register_actor(
+            actor_class, message_serializer=serializer, state_serializer=serializer, actor_client=self._client
+        )
+        self._client.hosted.update(self._managers)
+
+    async def start(self) -> None:
+        """Does not wait for daprd, which waits for this app in its turn."""
+        log.info("the sidecar is expected at %s", self._client.http.endpoint)
+
+    async def readiness(self) -> Readiness:
+        if self._stopping:
+            return Readiness(False, "the host is stopping")
+        seen = await look(self._client.http)
+        reason = seen.problem if seen.metadata is None else seen.metadata.waits_for(self._managers)
+        if reason and self.refused_sidecar:
+            reason += " (it was refused: its APP_API_TOKEN is another than this app's)"
+        return Readiness(not reason, reason)
+
+    async def active_counts(self) -> dict[str, int]:
+        return {actor_type: len(manager._active_actors) for actor_type, manager in self._managers.items()}
+
+    async def stop(self) -> None:
+        self._stopping = True
+        try:
+            async with asyncio.timeout(self._drain_timeout):
+                await self._calls.drained()
+        except TimeoutError:
+            log.warning("%d turns did not end within %g s", len(self._calls), self._drain_timeout)
+        await self._client.close()
+
+    def configuration(self) -> bytes:
+        """What daprd wants to know of this app's actors."""
+        return dump(self._config.as_dict())
+
+    async def meet_sidecar(self) -> None:
+        """A daprd has just started, and has not called any actor yet.
+
+        The one before it may have left turns behind that still run here, and since then another host may have run our
+        actors.
+        """
+        self._client.epoch += 1
+        self._told_of_moves = None
+        self.refused_sidecar = False
+        await self._calls.revoke_all()
+        left = [
+            Address(kind, actor_id) for kind, manager in self._managers.items() for actor_id in manager._active_actors
+        ]
+        for count, address in enumerate(left):
+            await self._forget(address)
+            if count % _DEACTIVATIONS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        log.info("a sidecar has started; %d actors that were in memory are dropped", len(left))
+
+    async def deactivate(self, address: Address) -> None:
+        self._calls.revoke(address)
+        await self._forget(address)
+
+    async def call(self, address: Address, method: str, body: bytes) -> bytes:
+        return cast(
+            "bytes", await self._turn(address, lambda: self._runtime.dispatch(address.type, address.id, method, body))
+        )
+
+    async def remind(self, address: Address, name: str, body: bytes) -> None:
+        await self._turn(address, lambda: self._runtime.fire_reminder(address.type, address.id, name, body))
+
+    async def fire_timer(self, address: Address, name: str, body: bytes) -> None:
+        await self._turn(address, lambda: self._runtime.fire_timer(address.type, address.id, name, body))
+
+    async def _turn(self, address: Address, action: Callable[[], Awaitable[Any]]) -> Any:
+        if self._stopping:
+            raise HostStopping
+        if address.type not in self._managers:
+            raise NotFound(f"This app has no actors of type {address.type}.")
+        with self._calls.running(address):
+            if not await self._is_told_of_moves():
+                self._client.epoch += 1
+            return await action()
+
+    async def _is_told_of_moves(self) -> bool:
+        """Whether what is in memory can be trusted for as long as daprd says nothing.
+
+        daprd (1.18.2) with --enable-app-health-check gives our actors to other hosts when we are slow to answer its
+        probes, and does not tell us: it calls no unhealthy app. Then every turn reads its state again.
+        """
+        if self._told_of_moves is None:
+            async with self._finding_out:
+                if self._told_of_moves is None and (metadata := (await look(self._client.http)).metadata):
+                    self._told_of_moves = not metadata.probes_the_app
+                    if metadata.probes_the_app:
+                        log.warning(
+                            "daprd's app health checks are on: actors read their state anew in every turn. "
+                            "Start daprd without --enable-app-health-check for speed."
+                        )
+        return bool(self._told_of_moves)
+
+    async def _forget(self, address: Address) -> None:
+        manager = self._managers.get(address.type)
+        if manager is None or address.id not in manager._active_actors:
+            return
+        try:
+            await manager.deactivate_actor(ActorId(address.id))
+        except Exception:
+            # An actor's own clean-up code failed; it is gone all the same.
+            log.exception("deactivating %s %s", address.type, address.id)
+
+    @property
+    def _managers(self) -> dict[str, ActorManager]:
+        return self._runtime._actor_managers
+
+
+def _private_runtime(config: ActorRuntimeConfig) -> type[ActorRuntime]:
+    # The SDK keeps its registry in class attributes, one for the whole process. A class of its own keeps two hosts
+    # apart.
+    return type(
+        "PrivateActorRuntime",
+        (ActorRuntime,),
+        {"_actor_config": config, "_actor_managers": {}, "_actor_managers_lock": asyncio.Lock()},
+    )

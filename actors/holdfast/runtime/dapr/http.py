@@ -1,0 +1,112 @@
+"""One pool of connections to the sidecar's HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import aiohttp
+from dapr.conf import settings
+from yarl import URL
+
+from holdfast.errors import Unavailable
+from holdfast.runtime.dapr.calls import asking
+
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.5
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class SidecarHttp:
+    """Asks the sidecar, and asks again only where that is safe.
+
+    A connection that was refused carried nothing, so for ``patience`` seconds it is tried again: daprd may be
+    restarting. What was sent and not answered may have been done, so only what is ``repeatable`` is sent again.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float | None = None,
+        connect_timeout: float = 5.0,
+        patience: float = 3.0,
+    ) -> None:
+        self.endpoint = (endpoint or _endpoint()).rstrip("/")
+        self._base = f"{self.endpoint}/{settings.DAPR_API_VERSION}"
+        token = token or settings.DAPR_API_TOKEN
+        self._headers = {"dapr-api-token": token} if token else {}
+        self.timeout = timeout or float(settings.DAPR_HTTP_TIMEOUT_SECONDS)
+        self._connect_timeout = connect_timeout
+        self._patience = patience
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def ask(
+        self,
+        verb: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        repeatable: bool = False,
+        timeout: float | None = None,
+        patience: float | None = None,
+    ) -> Answer:
+        """The path is already encoded. Raises Unavailable when there is no answer."""
+        try:
+            async with asking(timeout or self.timeout):
+                return await self._ask(verb, path, body, repeatable, self._patience if patience is None else patience)
+        except TimeoutError as error:
+            raise Unavailable("The sidecar did not answer in time. Try again.") from error
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask(self, verb: str, path: str, body: bytes | None, repeatable: bool, patience: float) -> Answer:
+        session = self._open()
+        url = URL(self._base + path, encoded=True)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + patience
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with session.request(verb, url, data=body) as answer:
+                    return Answer(answer.status, await answer.read())
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                if clock() + pause > deadline:
+                    raise Unavailable(f"The sidecar at {self.endpoint} does not answer. Try again.") from error
+            except aiohttp.ClientError as error:
+                if not repeatable or clock() + pause > deadline:
+                    raise Unavailable("The connection to the sidecar broke. Try again.") from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise Unavailable("The connection to the sidecar is closed.")
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # No limit: a call that waits for its actor holds a connection, and that actor, in this process too,
+                # needs one to reach its state. A full pool would stop both for ever.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout),
+                headers={"content-type": "application/json", **self._headers},
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+def _endpoint() -> str:
+    return str(settings.DAPR_HTTP_ENDPOINT or f"http://{settings.DAPR_RUNTIME_HOST}:{settings.DAPR_HTTP_PORT}")

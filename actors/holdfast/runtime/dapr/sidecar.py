@@ -1,0 +1,105 @@
+"""What the sidecar says of itself: whether it is up, what it runs, what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from holdfast.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from holdfast.runtime.dapr.http import SidecarHttp
+
+_QUICKLY = 5.0
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _ActiveActors(_Model):
+    type: str
+    count: int = 0
+
+
+class _ActorRuntime(_Model):
+    status: str = Field("INITIALIZING", alias="runtimeStatus")
+    host_ready: bool = Field(False, alias="hostReady")
+    placement: str = ""
+    active: list[_ActiveActors] = Field(default_factory=list, alias="activeActors")
+
+
+class _Component(_Model):
+    name: str
+    type: str
+    capabilities: list[str] = Field(default_factory=list)
+
+
+class _AppConnection(_Model):
+    health: dict[str, Any] | None = None
+
+
+class _Scheduler(_Model):
+    connected: list[str] = Field(default_factory=list, alias="connected_addresses")
+
+
+class Metadata(_Model):
+    """What ``/v1.0/metadata`` tells, as far as it is of use here."""
+
+    app_id: str = Field("", alias="id")
+    version: str = Field("", alias="runtimeVersion")
+    actors: _ActorRuntime = Field(default_factory=_ActorRuntime, alias="actorRuntime")
+    components: list[_Component] = Field(default_factory=list)
+    app: _AppConnection = Field(default_factory=_AppConnection, alias="appConnectionProperties")
+    scheduler: _Scheduler = Field(default_factory=_Scheduler)
+
+    @property
+    def probes_the_app(self) -> bool:
+        """Whether daprd takes the app's actors away when its health probes are not answered in time."""
+        return self.app.health is not None
+
+    def waits_for(self, actor_types: Collection[str]) -> str:
+        """What is missing before actors of these types can be called here; nothing when they can."""
+        runtime = self.actors
+        if runtime.status == "DISABLED":
+            return "the sidecar has no placement service (daprd --placement-host-address)"
+        if not any("ACTOR" in component.capabilities for component in self.components):
+            return "the sidecar has no state store with actorStateStore set"
+        if runtime.status != "RUNNING":
+            return "the sidecar has not asked this app for its actor types yet"
+        if unknown := sorted(set(actor_types) - {found.type for found in runtime.active}):
+            return f"the sidecar does not know the actor types {', '.join(unknown)}: restart it"
+        if "disconnected" in runtime.placement or not runtime.host_ready:
+            return "the sidecar waits for placement"
+        if not self.scheduler.connected:
+            return "the sidecar waits for the scheduler"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One look at the sidecar: its metadata, or why there is none."""
+
+    metadata: Metadata | None = None
+    problem: str = field(default="")
+
+
+async def look(http: SidecarHttp) -> Sighting:
+    """Asks once, and not for long."""
+    try:
+        health = await http.ask("GET", "/healthz/outbound", timeout=_QUICKLY, patience=0.0)
+        if not health.ok:
+            return Sighting(problem="the sidecar is starting")
+        answer = await http.ask("GET", "/metadata", timeout=_QUICKLY, patience=0.0)
+    except Unavailable:
+        return Sighting(problem=f"the sidecar at {http.endpoint} does not answer")
+    if answer.status == 401:
+        return Sighting(problem="the sidecar refuses this app's DAPR_API_TOKEN")
+    try:
+        return Sighting(metadata=Metadata.model_validate_json(answer.body))
+    except ValidationError:
+        return Sighting(problem=f"the sidecar at {http.endpoint} is not a daprd this app understands")
