@@ -15,14 +15,14 @@ SIDECAR_FLAGS = {
     "dapr.io/app-health-probe-interval": "--app-health-probe-interval",
     "dapr.io/app-health-probe-timeout": "--app-health-probe-timeout",
     "dapr.io/app-health-threshold": "--app-health-threshold",
-    "dapr.io/block-shutdown-duration": "--dapr-block-shutdown-duration",
     "dapr.io/graceful-shutdown-seconds": "--dapr-graceful-shutdown-seconds",
 }
 
-# These shape the container, not daprd's command line.
+# These shape the container, not daprd's command line (annotations.go of the same version).
 SIDECAR_SETTINGS = {
     "dapr.io/enabled",
     "dapr.io/app-token-secret",
+    "dapr.io/enable-native-sidecar",
     "dapr.io/sidecar-cpu-request",
     "dapr.io/sidecar-memory-request",
     "dapr.io/sidecar-memory-limit",

@@ -46,6 +46,12 @@ def annotations() -> dict[str, str]:
     return found
 
 
+def drain_timeout() -> float:
+    """What `holdfast serve` gives its turns to end, unless told otherwise."""
+    (found,) = (option.default for option in serve.params if option.name == "drain_timeout")
+    return float(found)
+
+
 def everything_named(value: Any, key: str) -> list[Any]:
     """Every value that lies under `key`, however deep."""
     if isinstance(value, dict):
@@ -214,13 +220,18 @@ def test_the_state_store_is_the_ready_component_with_its_secret_elsewhere() -> N
 
 def test_the_time_to_end_is_enough_for_the_app_to_drain_and_then_for_daprd() -> None:
     told = annotations()
-    blocked = int(told["dapr.io/block-shutdown-duration"].removesuffix("s"))
     leaving = int(told["dapr.io/graceful-shutdown-seconds"])
     before = container("dapr")["lifecycle"]["preStop"]["sleep"]["seconds"]
-    (draining,) = (option.default for option in serve.params if option.name == "drain_timeout")
-    assert before + draining < blocked
-    assert blocked + leaving < pod("dapr")["spec"]["terminationGracePeriodSeconds"]
-    assert draining < pod("embedded")["spec"]["terminationGracePeriodSeconds"]
+    assert told["dapr.io/enable-native-sidecar"] == "true"
+    assert before + drain_timeout() + leaving < pod("dapr")["spec"]["terminationGracePeriodSeconds"]
+    assert drain_timeout() < pod("embedded")["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_an_app_that_drains_is_not_taken_for_a_dead_one() -> None:
+    told = annotations()
+    interval, threshold = (int(told[f"dapr.io/app-health-{name}"]) for name in ("probe-interval", "threshold"))
+    # The first check may fail the moment after the app stopped answering.
+    assert interval * (threshold - 1) >= drain_timeout()
 
 
 def test_no_file_of_an_overlay_is_left_out() -> None:
