@@ -25,10 +25,6 @@ Progress = Callable[[str], None]
 
 _MODULE = "github.com/dapr/dapr"
 _NAMES = ("daprd", "placement", "scheduler")
-_HOW_TO_GET = (
-    "Install the Dapr CLI and run `dapr init --slim --runtime-version {version}`, or let Holdfast build it: "
-    "`python -m holdfast.local ensure`."
-)
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ def find_dapr(version: str = DAPR_VERSION) -> DaprBinaries:
         missing = [name for name in _NAMES if find_binary(name, version) is None]
         raise ComponentMissing(
             f"Dapr {version} is not complete on this machine ({', '.join(missing)} missing). "
-            + _HOW_TO_GET.format(version=version)
+            + how_to_get_dapr(version)
         )
     return found
 
@@ -71,6 +67,20 @@ def find_binary(name: str, version: str = DAPR_VERSION) -> Path | None:
     """One of the programs, from PATH, from where the Dapr CLI puts them, or from the cache folder."""
     candidates = (folder / name for folder in _folders(version))
     return next((path for path in candidates if version_of(path) == version), None)
+
+
+def find_other_versions(name: str, version: str = DAPR_VERSION) -> dict[Path, str]:
+    """Programs of that name in the same places, by their versions, which are not the one that is needed."""
+    seen = {path: version_of(path) for path in (folder / name for folder in _folders(version))}
+    return {path: found for path, found in seen.items() if found not in (None, version)}
+
+
+def how_to_get_dapr(version: str = DAPR_VERSION) -> str:
+    """What to do where it is missing, as a sentence."""
+    return (
+        f"Install the Dapr CLI and run `dapr init --slim --runtime-version {version}`, "
+        "or let Holdfast build it with `python -m holdfast.local ensure`."
+    )
 
 
 def version_of(path: Path) -> str | None:
@@ -130,14 +140,11 @@ def _build(version: str, progress: Progress) -> None:
             out = Path(scratch) / "out"
             _compile(go, version, source, out, progress)
         except toolchain.GoFailed as error:
-            raise ComponentMissing(
-                f"Dapr {version} could not be built: {error} " + _HOW_TO_GET.format(version=version)
-            ) from error
+            raise ComponentMissing(f"Dapr {version} could not be built: {error} " + how_to_get_dapr(version)) from error
         wrong = [name for name in _NAMES if version_of(out / name) != version]
         if wrong:
             raise ComponentMissing(
-                f"The build of Dapr {version} did not give a usable {', '.join(wrong)}. "
-                + _HOW_TO_GET.format(version=version)
+                f"The build of Dapr {version} did not give a usable {', '.join(wrong)}. " + how_to_get_dapr(version)
             )
         # Left over only when somebody took files out of it: the search would have found a whole one.
         shutil.rmtree(target, ignore_errors=True)

@@ -82,6 +82,7 @@ class LocalPostgres:
             ],
             log=self.folder / "postgresql.log",
             on_line=on_line,
+            environment={"LC_ALL": "C"},
             account=self._account,
             # "Fast" shutdown: the default waits until the last client has left by itself.
             stop_signal=signal.SIGINT,
@@ -114,10 +115,14 @@ class LocalPostgres:
         await self.stop()
         await self.start()
 
-    async def create_database(self, name: str) -> str:
-        """Makes an empty database and gives its URL."""
-        connection = ["--host", "127.0.0.1", "--port", str(self.port), "--username", _USER]
-        await self._run("createdb", *connection, "--no-password", name, environment={"PGPASSWORD": self._password})
+    async def create_database(self, name: str, *, exist_ok: bool = False) -> str:
+        """Makes an empty database and gives its URL; with `exist_ok` one that is there is taken as it is."""
+        connection = ["--host", "127.0.0.1", "--port", str(self.port), "--username", _USER, "--no-password"]
+        try:
+            await self._run("createdb", *connection, name, environment={"PGPASSWORD": self._password})
+        except ComponentFailed as error:
+            if not (exist_ok and f'database "{name}" already exists' in str(error)):
+                raise
         return self.url(name)
 
     async def __aenter__(self) -> Self:
@@ -182,7 +187,8 @@ class LocalPostgres:
             program,
             [self._binaries.folder / program, *arguments],
             log=self.folder / "tools.log",
-            environment=environment,
+            # In English: what they say is looked at.
+            environment={"LC_ALL": "C", **(environment or {})},
             account=self._account,
         )
         await tool.start()

@@ -37,7 +37,8 @@ class Account:
 class ChildProcess:
     """One program, started in a session of its own; may be started again after it ended.
 
-    What it writes goes to the end of `log`; with `on_line` each line is handed on as well.
+    What it writes goes to the end of `log`; with `on_line` each line is handed on as well. On Linux it ends with
+    the thread that started it, however that one ends.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ChildProcess:
         self._death_signal = death_signal
         self._process: asyncio.subprocess.Process | None = None
         self._pump: asyncio.Task[None] | None = None
+        self._log_start = 0
 
     @property
     def pid(self) -> int:
@@ -91,6 +93,7 @@ class ChildProcess:
         ]
         # fmt: on
         with self._open_log() as log:
+            self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *launch,
                 *self.command,
@@ -130,11 +133,15 @@ class ChildProcess:
                 raise ComponentFailed(f"{self.name} was not ready within {timeout:g} s. {self.log_tail()}")
             await asyncio.sleep(_POLL_SECONDS)
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """To the process alone: it knows in which order what it started has to stop."""
+        if self.running:
+            os.kill(self.pid, number)
+
     async def terminate(self, *, grace: float = 15.0) -> None:
         """Asks the process to stop, and kills it, with all it started, when it takes longer than `grace`."""
         if self.running:
-            # The process alone: it knows in which order what it started has to stop.
-            os.kill(self.pid, self._stop_signal)
+            self.send_signal(self._stop_signal)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.wait(), grace)
         await self.kill()
@@ -162,10 +169,10 @@ class ChildProcess:
         return f"ended with exit code {code}"
 
     def log_tail(self) -> str:
-        """The last lines of the log, as a sentence with the lines below it."""
+        """The last lines it logged since it was started, as a sentence with the lines below it."""
         try:
             with self.log.open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
                 lines = log.read().decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
         except OSError as error:
             return f"Its log {self.log} cannot be read: {error}."

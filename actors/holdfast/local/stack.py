@@ -137,12 +137,18 @@ class LocalDapr:
     """
 
     def __init__(
-        self, folder: Path, binaries: DaprBinaries, *, on_line: Callable[[str, str], None] | None = None
+        self,
+        folder: Path,
+        binaries: DaprBinaries,
+        *,
+        on_line: Callable[[str, str], None] | None = None,
+        log_level: str = "info",
     ) -> None:
         self.folder = folder.absolute()
         self.sidecars: list[Sidecar] = []
         self._binaries = binaries
         self._on_line = on_line
+        self._log_level = log_level
         self.placement = self._placement()
         self.scheduler = self._scheduler()
 
@@ -169,7 +175,7 @@ class LocalDapr:
 
         `resources` is a folder with one actor state store. `arguments` are added to daprd's own.
         """
-        name = f"daprd-{len(self.sidecars) + 1}"
+        name = f"daprd-{len(self.sidecars) + 1}" if self.sidecars else "daprd"
         http_port, grpc_port = free_port(), free_port()
         # fmt: off
         command: list[str | Path] = [
@@ -254,7 +260,7 @@ class LocalDapr:
         on_line = self._on_line
         return ChildProcess(
             name,
-            command,
+            [*command, "--log-level", self._log_level],
             log=self.folder / f"{name}.log",
             environment=environment,
             on_line=None if on_line is None else lambda line: on_line(name, line),

@@ -1,0 +1,166 @@
+"""``holdfast dev``: the app on real Dapr on this machine, with one command, one log and one Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.options import option
+from holdfast.errors import ComponentFailed
+from holdfast.local import ChildProcess, LocalDapr, LocalPostgres, ensure_dapr, write_component
+from holdfast.local.health import answers_ok
+from holdfast.local.progress import TerminalProgress
+from holdfast.local.stack import LOOPBACK
+from holdfast.runtime.embedded.folder import DataFolder
+
+if TYPE_CHECKING:
+    from holdfast.local import DaprBinaries, Sidecar
+
+_DATABASE = "holdfast"
+_SECONDS_TO_START = 120.0
+_SECONDS_AFTER_DRAIN = 10.0
+_COLOURS = {
+    "app": "green",
+    "daprd": "cyan",
+    "placement": "magenta",
+    "scheduler": "blue",
+    "postgresql": "yellow",
+}
+
+
+@click.command(short_help="Run the server on real Dapr on this machine.")
+@click.argument("apps", nargs=-1, metavar="[MODULE:APP]...")
+@option("--store", type=click.Choice(["sqlite", "postgresql"]), default="sqlite", help="What daprd keeps state in.")
+@option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default="./holdfast-data",
+    help="Folder whose subfolder 'dapr' holds state, reminders and logs.",
+)
+@option("--port", type=click.IntRange(1, 65535), default=8080, help="Port of the server, on 127.0.0.1.")
+@option("--app-id", default="holdfast", help="Dapr's name of the app, and the prefix of its keys.")
+@option("--drain-timeout", type=click.FloatRange(1.0), default=30.0, help="Seconds turns get to end at the stop.")
+@option(
+    "--dapr-log-level",
+    type=click.Choice(["debug", "info", "warn", "error"]),
+    default="warn",
+    help="How much placement, scheduler and daprd log.",
+)
+def dev(
+    apps: tuple[str, ...],
+    store: str,
+    data: Path,
+    port: int,
+    app_id: str,
+    drain_timeout: float,
+    dapr_log_level: str,
+) -> None:
+    """Run the apps named by MODULE:APP beside a real daprd, with placement, scheduler and a database, on loopback.
+
+    Dapr is taken from this machine, or built once where it is missing. State and reminders stay in --data.
+    Ctrl-C ends all of it in order: the app finishes its turns first. Exits with 1 when one of them dies.
+    """
+    with TerminalProgress() as progress:
+        binaries = ensure_dapr(progress)
+    folder = DataFolder(data / "dapr")
+    folder.claim()
+    try:
+        session = _Session(apps, store, (data / "dapr").absolute(), port, app_id, drain_timeout, dapr_log_level)
+        asyncio.run(session.run(binaries))
+    finally:
+        folder.release()
+
+
+@dataclass
+class _Session:
+    """From the start of the first process to the end of the last."""
+
+    apps: tuple[str, ...]
+    store: str
+    folder: Path
+    port: int
+    app_id: str
+    drain_timeout: float
+    dapr_log_level: str
+    app: ChildProcess | None = None
+
+    async def run(self, binaries: DaprBinaries) -> None:
+        running = asyncio.create_task(self._run(binaries))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._interrupted, running)
+        try:
+            await running
+        except asyncio.CancelledError:
+            if self.app is not None and self.app.returncode:
+                raise ComponentFailed(f"The app {self.app.ending()} while it was stopping.") from None
+
+    def _interrupted(self, running: asyncio.Task[None]) -> None:
+        if not running.cancelling():
+            click.echo("Stopping: the app finishes its turns first. Ctrl-C again ends it at once.")
+            running.cancel()
+        elif self.app is not None:
+            # What it used ends in a moment; the app is what may take long.
+            self.app.send_signal(signal.SIGKILL)
+
+    async def _run(self, binaries: DaprBinaries) -> None:
+        # Entered in the order of need, so left in the reverse: the app drains while all it uses still runs.
+        async with contextlib.AsyncExitStack() as stack:
+            processes = []
+            resources = self.folder / "resources"
+            if self.store == "postgresql":
+                postgres = LocalPostgres(self.folder / "postgresql", on_line=lambda line: _show("postgresql", line))
+                await stack.enter_async_context(postgres)
+                processes.append(postgres.process)
+                url = await postgres.create_database(_DATABASE, exist_ok=True)
+                write_component("postgresql-v2", resources, connection=url)
+            else:
+                url = f"sqlite:///{self.folder / 'state.db'}"
+                write_component("sqlite", resources, connection=str(self.folder / "state.db"))
+            dapr = LocalDapr(self.folder, binaries, on_line=_show, log_level=self.dapr_log_level)
+            await stack.enter_async_context(dapr)
+            sidecar = await dapr.sidecar(app_id=self.app_id, app_port=self.port, resources=resources)
+            self.app = self._app(sidecar)
+            stack.push_async_callback(self.app.terminate, grace=self.drain_timeout + _SECONDS_AFTER_DRAIN)
+            await self.app.start()
+            processes += [dapr.placement.process, dapr.scheduler.process, sidecar.process, self.app]
+            try:
+                async with asyncio.TaskGroup() as together:
+                    for process in processes:
+                        together.create_task(_fail_when_ended(process))
+                    await sidecar.wait_ready(timeout=_SECONDS_TO_START)
+                    await self.app.wait_ready(answers_ok(f"http://{LOOPBACK}:{self.port}/readyz"))
+                    click.echo(f"Holdfast on http://{LOOPBACK}:{self.port}, beside daprd on {sidecar.url}")
+                    click.echo(f"Data:  {url}")
+                    await asyncio.Event().wait()
+            except* ComponentFailed as failed:
+                raise failed.exceptions[0] from None
+
+    def _app(self, sidecar: Sidecar) -> ChildProcess:
+        command = [
+            *(sys.executable, "-m", "holdfast", "serve", *self.apps),
+            *("--host", "dapr", "--listen", LOOPBACK, "--port", str(self.port)),
+            *("--drain-timeout", str(self.drain_timeout)),
+        ]
+        return ChildProcess(
+            "app",
+            command,
+            log=self.folder / "app.log",
+            environment={**sidecar.environment, "PYTHONUNBUFFERED": "1"},
+            on_line=lambda line: _show("app", line),
+        )
+
+
+async def _fail_when_ended(process: ChildProcess) -> None:
+    await process.wait()
+    raise ComponentFailed(f"{process.name} {process.ending()}, so everything was stopped. {process.log_tail()}")
+
+
+def _show(name: str, line: str) -> None:
+    click.echo(f"{click.style(f'{name:<10}', fg=_COLOURS.get(name))} | {line}")
