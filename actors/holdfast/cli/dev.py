@@ -16,6 +16,7 @@ from holdfast.cli.options import option
 from holdfast.errors import ComponentFailed
 from holdfast.local import ChildProcess, LocalDapr, LocalPostgres, ensure_dapr, write_component
 from holdfast.local.health import answers_ok
+from holdfast.local.log_lines import LEVELS, shorten
 from holdfast.local.progress import TerminalProgress
 from holdfast.local.stack import LOOPBACK
 from holdfast.runtime.embedded.folder import DataFolder
@@ -49,9 +50,9 @@ _COLOURS = {
 @option("--drain-timeout", type=click.FloatRange(1.0), default=30.0, help="Seconds turns get to end at the stop.")
 @option(
     "--dapr-log-level",
-    type=click.Choice(["debug", "info", "warn", "error"]),
-    default="warn",
-    help="How much placement, scheduler and daprd log.",
+    type=click.Choice(LEVELS),
+    default="error",
+    help="What of Dapr's and PostgreSQL's logs is shown. All of it is in files in --data.",
 )
 def dev(
     apps: tuple[str, ...],
@@ -90,6 +91,7 @@ class _Session:
     drain_timeout: float
     dapr_log_level: str
     app: ChildProcess | None = None
+    stopping: bool = False
 
     async def run(self, binaries: DaprBinaries) -> None:
         running = asyncio.create_task(self._run(binaries))
@@ -102,7 +104,8 @@ class _Session:
                 raise ComponentFailed(f"The app {self.app.ending()} while it was stopping.") from None
 
     def _interrupted(self, running: asyncio.Task[None]) -> None:
-        if not running.cancelling():
+        if not self.stopping:
+            self.stopping = True
             click.echo("Stopping: the app finishes its turns first. Ctrl-C again ends it at once.")
             running.cancel()
         elif self.app is not None:
@@ -115,7 +118,9 @@ class _Session:
             processes = []
             resources = self.folder / "resources"
             if self.store == "postgresql":
-                postgres = LocalPostgres(self.folder / "postgresql", on_line=lambda line: _show("postgresql", line))
+                postgres = LocalPostgres(
+                    self.folder / "postgresql", on_line=lambda line: self._show_some("postgresql", line)
+                )
                 await stack.enter_async_context(postgres)
                 processes.append(postgres.process)
                 url = await postgres.create_database(_DATABASE, exist_ok=True)
@@ -123,7 +128,12 @@ class _Session:
             else:
                 url = f"sqlite:///{self.folder / 'state.db'}"
                 write_component("sqlite", resources, connection=str(self.folder / "state.db"))
-            dapr = LocalDapr(self.folder, binaries, on_line=_show, log_level=self.dapr_log_level)
+            dapr = LocalDapr(
+                self.folder,
+                binaries,
+                on_line=self._show_some,
+                log_level="debug" if self.dapr_log_level == "debug" else "info",
+            )
             await stack.enter_async_context(dapr)
             sidecar = await dapr.sidecar(app_id=self.app_id, app_port=self.port, resources=resources)
             self.app = self._app(sidecar)
@@ -137,10 +147,16 @@ class _Session:
                     await sidecar.wait_ready(timeout=_SECONDS_TO_START)
                     await self.app.wait_ready(answers_ok(f"http://{LOOPBACK}:{self.port}/readyz"))
                     click.echo(f"Holdfast on http://{LOOPBACK}:{self.port}, beside daprd on {sidecar.url}")
-                    click.echo(f"Data:  {url}")
+                    click.echo(f"Data:  {url}\nLogs:  {self.folder}")
                     await asyncio.Event().wait()
             except* ComponentFailed as failed:
                 raise failed.exceptions[0] from None
+
+    def _show_some(self, name: str, line: str) -> None:
+        level, text = shorten(line)
+        # Dapr logs every end of a connection as an error, also when it is asked to stop.
+        if LEVELS.index(level) >= LEVELS.index(self.dapr_log_level) and not self.stopping:
+            _show(name, f"{level.upper():<7} {text}")
 
     def _app(self, sidecar: Sidecar) -> ChildProcess:
         command = [

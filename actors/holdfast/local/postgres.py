@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MINIMUM_MAJOR = 13
 
 _USER = "holdfast"
-_PROGRAMS = ("initdb", "postgres", "createdb")
+_PROGRAMS = ("initdb", "postgres", "createdb", "psql")
 # Accounts that exist on most systems and own nothing of value: PostgreSQL refuses to run as root.
 _ACCOUNTS = ("postgres", "nobody")
 _SECONDS_FOR_A_TOOL = 120.0
@@ -82,6 +82,7 @@ class LocalPostgres:
             ],
             log=self.folder / "postgresql.log",
             on_line=on_line,
+            # In English: what it says when it cannot start is looked at.
             environment={"LC_ALL": "C"},
             account=self._account,
             # "Fast" shutdown: the default waits until the last client has left by itself.
@@ -117,12 +118,10 @@ class LocalPostgres:
 
     async def create_database(self, name: str, *, exist_ok: bool = False) -> str:
         """Makes an empty database and gives its URL; with `exist_ok` one that is there is taken as it is."""
-        connection = ["--host", "127.0.0.1", "--port", str(self.port), "--username", _USER, "--no-password"]
-        try:
-            await self._run("createdb", *connection, name, environment={"PGPASSWORD": self._password})
-        except ComponentFailed as error:
-            if not (exist_ok and f'database "{name}" already exists' in str(error)):
-                raise
+        quoted = name.replace("'", "''")
+        if exist_ok and await self._ask(f"SELECT 1 FROM pg_database WHERE datname = '{quoted}'"):  # noqa: S608
+            return self.url(name)
+        await self._run("createdb", *self._connection, name, environment={"PGPASSWORD": self._password})
         return self.url(name)
 
     async def __aenter__(self) -> Self:
@@ -182,13 +181,20 @@ class LocalPostgres:
             return False
         return len(lines) >= 8 and lines[0] == str(self.process.pid) and lines[7].strip() == "ready"
 
-    async def _run(self, program: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    @property
+    def _connection(self) -> list[str]:
+        return ["--host", "127.0.0.1", "--port", str(self.port), "--username", _USER, "--no-password"]
+
+    async def _ask(self, query: str) -> str:
+        arguments = [*self._connection, "--dbname", "postgres", "--no-psqlrc", "--tuples-only", "--command", query]
+        return await self._run("psql", *arguments, environment={"PGPASSWORD": self._password})
+
+    async def _run(self, program: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
         tool = ChildProcess(
             program,
             [self._binaries.folder / program, *arguments],
             log=self.folder / "tools.log",
-            # In English: what they say is looked at.
-            environment={"LC_ALL": "C", **(environment or {})},
+            environment=environment,
             account=self._account,
         )
         await tool.start()
@@ -198,6 +204,7 @@ class LocalPostgres:
             await tool.kill()
         if code != 0:
             raise ComponentFailed(f"{program} {tool.ending()}. {tool.log_tail()}")
+        return tool.logged().strip()
 
 
 def _candidates() -> Iterator[Path]:

@@ -168,6 +168,12 @@ class ChildProcess:
             return f"was ended by {signal.Signals(-code).name}"
         return f"ended with exit code {code}"
 
+    def logged(self) -> str:
+        """All it wrote since it was started last."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
     def log_tail(self) -> str:
         """The last lines it logged since it was started, as a sentence with the lines below it."""
         try:
