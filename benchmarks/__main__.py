@@ -1,0 +1,87 @@
+"""``python -m benchmarks [NAME ...] [--quick] [--json FILE]``: all targets in one run, one table at the end."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+import click
+import uvloop
+from rich.console import Console
+
+from benchmarks import durable_turns, idle_memory, machine, noop_calls
+from benchmarks.bench import Bench, Lab
+from benchmarks.load import CallFailed
+from benchmarks.measure import FULL, QUICK
+from benchmarks.report import Row, summary, table
+from benchmarks.stacks import Stacks
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BENCHES: dict[str, Bench] = {
+    "noop-calls": noop_calls,
+    "durable-turns": durable_turns,
+    "idle-memory": idle_memory,
+}
+
+
+@click.command(epilog="A missed floor is reported and is no error; a benchmark that could not be run ends with 1.")
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHES)), metavar="[NAME]...")
+@click.option("--quick", is_flag=True, help="Short rounds, to see that all works; the figures are rough.")
+@click.option("--json", "json_file", type=click.File("w"), metavar="FILE", help="Write all samples there too.")
+@click.option("--list", "list_names", is_flag=True, help="Show the benchmarks there are.")
+def main(names: tuple[str, ...], quick: bool, json_file: TextIO | None, list_names: bool) -> None:
+    """Measure Holdfast beside its peers on this machine (all benchmarks, or those named)."""
+    console = Console()
+    if list_names:
+        for name, bench in BENCHES.items():
+            console.print(f"{name:<15}{(bench.__doc__ or '').splitlines()[0]}", highlight=False)
+        return
+    began = datetime.datetime.now(datetime.UTC)
+    about = {"date": f"{began:%Y-%m-%d %H:%M} UTC", **machine.facts()}
+    rows, failures = uvloop.run(_run(list(dict.fromkeys(names)) or list(BENCHES), quick, console))
+    about["load after"] = " ".join(f"{average:.2f}" for average in os.getloadavg())
+    _print(console, rows, about, quick=quick)
+    if json_file:
+        json.dump({"about": about, "quick": quick, "rows": [row.as_json() for row in rows]}, json_file, indent=2)
+    for failure in failures:
+        console.print(failure, style="bold red", highlight=False)
+    sys.exit(bool(failures))
+
+
+async def _run(names: Sequence[str], quick: bool, console: Console) -> tuple[list[Row], list[str]]:
+    rows: list[Row] = []
+    failures: list[str] = []
+    async with Stacks() as stacks:
+        for name in names:
+            console.print(f"{name}: {(BENCHES[name].__doc__ or '').splitlines()[0]}", highlight=False)
+            with console.status("starting") as status:
+                lab = Lab(stacks, QUICK if quick else FULL, quick, status.update)
+                try:
+                    rows += await BENCHES[name].run(lab)
+                except (HoldfastError, CallFailed, TimeoutError) as error:
+                    # The others have something to say all the same.
+                    failures.append(f"{name} could not be measured: {error or 'it took too long'}")
+    return rows, failures
+
+
+def _print(console: Console, rows: Sequence[Row], about: dict[str, str], *, quick: bool) -> None:
+    if not rows:
+        return
+    console.print(table(rows))
+    console.print(summary(rows), style="bold")
+    if quick:
+        console.print("This was a quick run: its figures are rough.", style="yellow")
+    share = max(figure.generator_share for row in rows for figure in (row.ours, row.peer))
+    if share:
+        console.print(f"The load generator took {share:.0%} of one core at most.", highlight=False)
+    console.print(". ".join(f"{what}: {fact}" for what, fact in about.items()) + ".", highlight=False, style="dim")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks")
