@@ -41,6 +41,13 @@ class InvalidRequest(HoldfastError):
     status = 400
 
 
+class InvalidLockId(HoldfastError):
+    """This is not the lock that is active."""
+
+    code = "INVALID_LOCK_ID"
+    status = 400
+
+
 class Unauthorized(HoldfastError):
     """This needs a token: send it as 'Authorization: Bearer TOKEN'."""
 
@@ -55,11 +62,33 @@ class NotFound(HoldfastError):
     status = 404
 
 
+class LockNotFound(HoldfastError):
+    """There is no active lock."""
+
+    code = "LOCK_NOT_FOUND"
+    status = 404
+
+
 class MethodNotAllowed(HoldfastError):
     """This path does not take that method."""
 
     code = "METHOD_NOT_ALLOWED"
     status = 405
+
+
+class LockExpired(HoldfastError):
+    """The lock has expired."""
+
+    code = "LOCK_EXPIRED"
+    status = 410
+
+
+class QueueLocked(HoldfastError):
+    """The queue is locked until what was taken is acknowledged."""
+
+    code = "QUEUE_LOCKED"
+    status = 423
+    retryable = True
 
 
 class TooLarge(HoldfastError):

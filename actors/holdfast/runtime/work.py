@@ -165,6 +165,10 @@ class Turn:
     def delete(self, key: str) -> None:
         self.put(key, None)
 
+    def known(self) -> list[str]:
+        """The keys whose values are in memory."""
+        return list(self._work._known)
+
     def evict(self, *keys: str) -> None:
         """Gives back the memory of values that will not be wanted soon."""
         for key in keys:

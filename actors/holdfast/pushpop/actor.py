@@ -1,0 +1,177 @@
+"""The queue as an actor: a thin shell that loads, asks the core, saves, and only then replies."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dapr.actor import Remindable
+
+from holdfast.errors import InvalidRequest
+from holdfast.pushpop.commands import Answer, Moment, execute
+from holdfast.pushpop.config import QueueConfig
+from holdfast.pushpop.core import CONFIG, METADATA, Queue
+from holdfast.pushpop.doorbell import ring
+from holdfast.pushpop.index import INDEX_TYPE, shard_of
+from holdfast.pushpop.interface import ACTOR_TYPE, PushPopActorInterface
+from holdfast.runtime.errands import Errands
+from holdfast.runtime.serialization import dump
+from holdfast.runtime.work import DurableActor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.pushpop.core import Steps
+    from holdfast.runtime.work import Turn
+
+Reply = TypeVar("Reply")
+
+LOCK_ID_BYTES = 8
+
+
+class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
+    """One queue."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # Who waits for something to pop. Not saved: whoever waits asks again from time to time.
+        self._doorbells: set[str] = set()
+        self._errands = Errands(f"queue {self.id.id}")
+
+    # The actor's methods, as the interface has them
+
+    async def Push(self, data: Answer) -> Answer:
+        return await self._one("Push", data)
+
+    async def Pop(self, data: Answer | None = None) -> Answer:
+        return await self._one("Pop", data)
+
+    async def PopWithAck(self, data: Answer | None = None) -> Answer:
+        return await self._one("PopWithAck", data)
+
+    async def Acknowledge(self, data: Answer) -> Answer:
+        return await self._one("Acknowledge", data)
+
+    async def Abandon(self, data: Answer) -> Answer:
+        return await self._one("Abandon", data)
+
+    async def ExtendLock(self, data: Answer) -> Answer:
+        return await self._one("ExtendLock", data)
+
+    async def DeadLetter(self, data: Answer) -> Answer:
+        return await self._one("DeadLetter", data)
+
+    async def Peek(self, data: Answer | None = None) -> Answer:
+        return await self._one("Peek", data)
+
+    async def InFlight(self) -> Answer:
+        return await self._one("InFlight", None)
+
+    async def Stats(self) -> Answer:
+        return await self._one("Stats", None)
+
+    async def Purge(self) -> Answer:
+        return await self._one("Purge", None)
+
+    async def GetConfig(self) -> Answer:
+        return await self._one("GetConfig", None)
+
+    async def SetConfig(self, data: Answer) -> Answer:
+        return await self._one("SetConfig", data)
+
+    async def Receive(self, data: Answer) -> Answer:
+        return await self._one("Receive", data)
+
+    async def Transferred(self, data: Answer) -> Answer:
+        return await self._one("Transferred", data)
+
+    async def Listed(self) -> Answer:
+        return await self._one("Listed", None)
+
+    async def Batch(self, data: Answer) -> Answer:
+        calls = data.get("calls") if isinstance(data, dict) else None
+        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+            raise InvalidRequest("calls: a list of objects with method and data")
+        return {"replies": await self._turn([(call.get("method", ""), call.get("data")) for call in calls])}
+
+    async def on_wake(self) -> None:
+        await self._turn([])
+
+    async def _on_deactivate(self) -> None:
+        await self._errands.close()
+
+    # One turn
+
+    async def _one(self, method: str, data: Any) -> Answer:
+        [answer] = await self._turn([(method, data)])
+        return answer
+
+    async def _turn(self, calls: Sequence[tuple[str, Any]]) -> list[Answer]:
+        async with self.work.turn() as turn:
+            queue = await self._queue(turn)
+            moment = Moment(self.now(), _new_lock_id, self._doorbells)
+            queue.expire(moment.now)
+            queue.sweep()
+            answers = [await _drive(turn, execute(queue, moment, method, data)) for method, data in calls]
+            changes = queue.changes()
+            for key, value in changes.items():
+                turn.put(key, value)
+            turn.wake_at(queue.next_deadline(moment.now))
+            await turn.save()
+            parcel = await _drive(turn, queue.transfer())
+            _give_memory_back(turn, queue)
+        self._run_errands(queue, parcel)
+        return answers
+
+    async def _queue(self, turn: Turn) -> Queue:
+        queue: Queue | None = self.work.derived.get("queue")
+        if queue is None:
+            metadata, config = await turn.load_all(METADATA, CONFIG)
+            name, _, partition = self.id.id.partition("@")
+            steps = Queue.restore(name, QueueConfig().changed(config or {}), metadata, int(partition or 0))
+            queue = self.work.derived["queue"] = await _drive(turn, steps)
+        return queue
+
+    def _run_errands(self, queue: Queue, parcel: Answer | None) -> None:
+        if self._doorbells and queue.available:
+            for doorbell in self._doorbells:
+                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self.id.id))
+            self._doorbells.clear()
+        if parcel is not None:
+            self._errands.start("transfer", partial(self._transfer, queue, parcel))
+        if queue.used and not queue.listed:
+            self._errands.start("listing", self._list)
+
+    async def _transfer(self, queue: Queue, parcel: Answer) -> None:
+        target = queue.config.dead_letters_of(queue.name)
+        await self._call(ACTOR_TYPE, str(target), "Receive", parcel)
+        await self._call(ACTOR_TYPE, self.id.id, "Transferred", {"number": parcel["number"]})
+
+    async def _list(self) -> None:
+        await self._call(INDEX_TYPE, shard_of(self.id.id), "Add", self.id.id)
+        await self._call(ACTOR_TYPE, self.id.id, "Listed", None)
+
+    async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> None:
+        await self.host.invoke_method(actor_type, actor_id, method, b"" if data is None else dump(data))
+
+
+async def _drive(turn: Turn, steps: Steps[Reply]) -> Reply:
+    """Gives a command of the core what it asks for, until it answers."""
+    values: list[Any] | None = None
+    try:
+        while True:
+            values = await turn.load_all(*(steps.send(values) if values is not None else next(steps)))
+    except StopIteration as ended:
+        reply: Reply = ended.value
+        return reply
+
+
+def _give_memory_back(turn: Turn, queue: Queue) -> None:
+    """Only what the next push or pop will want stays in memory, whatever the depth."""
+    wanted = queue.segments_in_use()
+    turn.evict(*(key for key in turn.known() if key.startswith("segment-") and key not in wanted))
+
+
+def _new_lock_id() -> str:
+    return secrets.token_urlsafe(LOCK_ID_BYTES)

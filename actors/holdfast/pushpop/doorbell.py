@@ -1,0 +1,97 @@
+"""How a server that waits for something to pop hears of it, wherever the queue's actor runs.
+
+A server has one doorbell: an actor whose id placement puts into the server's own process. It is found by trying: of
+N processes, about one id in N is at home here. A queue remembers the doorbells of those who came for nothing, and
+rings them when there is something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from dapr.actor import ActorInterface
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.work import DurableActor
+
+if TYPE_CHECKING:
+    from holdfast.runtime.contract import HostClient
+
+DOORBELL_TYPE = "DoorbellActor"
+_TRIES = 50
+
+# This process: what a doorbell rings, and how one knows that it hangs here.
+_PROCESS = secrets.token_hex(8)
+_waiting: dict[str, set[asyncio.Event]] = {}
+
+
+class DoorbellInterface(ActorInterface):
+    @abstractmethod
+    async def Where(self) -> str: ...
+
+    @abstractmethod
+    async def Ring(self, queue: str) -> None: ...
+
+
+class DoorbellActor(DurableActor, DoorbellInterface):
+    """Has no state: only a place."""
+
+    async def Where(self) -> str:
+        return _PROCESS
+
+    async def Ring(self, queue: str) -> None:
+        for event in _waiting.get(queue, ()):
+            event.set()
+
+
+class Doorbell:
+    """The doorbell of this process."""
+
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
+        self._id: str | None = None
+        self._finding = asyncio.Lock()
+
+    async def hang(self) -> str | None:
+        """The id to leave with a queue; None when no place was found, and one has to ask from time to time."""
+        async with self._finding:
+            if self._id is None or not await self._is_here(self._id):
+                self._id = None
+                for _ in range(_TRIES):
+                    candidate = secrets.token_hex(8)
+                    if await self._is_here(candidate):
+                        self._id = candidate
+                        break
+        return self._id
+
+    async def _is_here(self, doorbell: str) -> bool:
+        try:
+            return bool(load(await self._client.invoke_method(DOORBELL_TYPE, doorbell, "Where")) == _PROCESS)
+        except HoldfastError:
+            return False
+
+
+class Listening:
+    """``with Listening(queue) as rung``: an event that is set when the queue has something."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._event = asyncio.Event()
+
+    def __enter__(self) -> asyncio.Event:
+        _waiting.setdefault(self._queue, set()).add(self._event)
+        return self._event
+
+    def __exit__(self, *_: object) -> None:
+        listeners = _waiting[self._queue]
+        listeners.discard(self._event)
+        if not listeners:
+            del _waiting[self._queue]
+
+
+async def ring(client: HostClient, doorbell: str, queue: str) -> None:
+    await client.invoke_method(DOORBELL_TYPE, doorbell, "Ring", dump(queue))

@@ -1,0 +1,53 @@
+"""Which queues there are: Dapr cannot list actors, so they are written down, sharded and off the hot path."""
+
+from __future__ import annotations
+
+import zlib
+from abc import abstractmethod
+from typing import Any
+
+from dapr.actor import ActorInterface
+
+from holdfast.identity import check_actor_id
+from holdfast.runtime.work import DurableActor
+
+INDEX_TYPE = "QueueIndexActor"
+SHARDS = 16
+# Names in one state value; a new name rewrites one of these.
+PAGE = 500
+
+
+def shard_of(queue: str) -> str:
+    return str(zlib.crc32(queue.encode()) % SHARDS)
+
+
+class QueueIndexInterface(ActorInterface):
+    @abstractmethod
+    async def Add(self, queue: str) -> None: ...
+
+    @abstractmethod
+    async def List(self) -> list[str]: ...
+
+
+class QueueIndexActor(DurableActor, QueueIndexInterface):
+    """The names of the queues of one shard. Adding one costs a page, listing costs all pages."""
+
+    async def Add(self, queue: str) -> None:
+        check_actor_id(queue)
+        async with self.work.turn() as turn:
+            pages = await self._pages(turn)
+            if any(queue in page for page in pages):
+                return
+            if not pages or len(pages[-1]) >= PAGE:
+                pages.append([])
+            pages[-1].append(queue)
+            turn.put(f"page-{len(pages) - 1}", pages[-1])
+            turn.put("pages", len(pages))
+
+    async def List(self) -> list[str]:
+        async with self.work.turn() as turn:
+            return [queue for page in await self._pages(turn) for queue in page]
+
+    async def _pages(self, turn: Any) -> list[list[str]]:
+        count = await turn.load("pages") or 0
+        return [page or [] for page in await turn.load_all(*(f"page-{number}" for number in range(count)))]

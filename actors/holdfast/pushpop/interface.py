@@ -1,0 +1,81 @@
+"""The queue's actor methods, for the SDK's ``ActorProxy``.
+
+They take and return the JSON objects of the REST interface. An actor call has no status of its own, so a refusal
+comes back in a successful call: ``{"success": False, "message": …, "error_code": …}``, and a locked queue as
+``{"items": [], "count": 0, "locked": True, "lock_expires_at": …, "message": …}``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from dapr.actor import ActorInterface
+
+ACTOR_TYPE = "PushPopActor"
+
+
+class PushPopActorInterface(ActorInterface):
+    @abstractmethod
+    async def Push(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{item, priority}`` or ``{items: [those]}``: all or nothing."""
+
+    @abstractmethod
+    async def Pop(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """``{count}``: takes for good."""
+
+    @abstractmethod
+    async def PopWithAck(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """``{ttl_seconds, count}``: takes under a lock."""
+
+    @abstractmethod
+    async def Acknowledge(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{lock_id}``"""
+
+    @abstractmethod
+    async def Abandon(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{lock_id, error}``"""
+
+    @abstractmethod
+    async def ExtendLock(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{lock_id, additional_ttl_seconds}``"""
+
+    @abstractmethod
+    async def DeadLetter(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{lock_id, reason}``"""
+
+    @abstractmethod
+    async def Peek(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """``{count}``"""
+
+    @abstractmethod
+    async def InFlight(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    async def Stats(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    async def Purge(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    async def GetConfig(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    async def SetConfig(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The keys to change."""
+
+    @abstractmethod
+    async def Batch(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{calls: [{method, data}, …]}``: one turn and one transaction for all, each with an answer of its own."""
+
+    @abstractmethod
+    async def Transferred(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Another queue has what was transferred to it: ``{number}``."""
+
+    @abstractmethod
+    async def Listed(self) -> dict[str, Any]:
+        """The index knows this queue."""
+
+    @abstractmethod
+    async def Receive(self, data: dict[str, Any]) -> dict[str, Any]:
+        """What another queue transfers: ``{source, number, items}``."""

@@ -1,0 +1,100 @@
+"""What callers may ask of a queue, checked where it comes in: by REST and by actor call alike."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from holdfast.errors import InvalidRequest, TooLarge
+from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
+from holdfast.runtime.serialization import dump
+
+MAX_ITEM_BYTES = 1024 * 1024
+MAX_PUSH = 1000
+MAX_PRIORITY = 2**31 - 1
+MAX_TEXT = 1024
+
+LockId = Annotated[str, Field(min_length=1, max_length=255, examples=["kX3vQ1b2c4E"])]
+Text = Annotated[str | None, Field(max_length=MAX_TEXT)]
+
+
+class Request(BaseModel):
+    """Strict: a number is not a string, and a field nobody knows is a mistake."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @classmethod
+    def parse(cls, data: Any) -> Self:
+        """Raises InvalidRequest with one sentence about the first thing that is wrong."""
+        try:
+            return cls.model_validate({} if data is None else data)
+        except ValidationError as error:
+            raise InvalidRequest(explain(error)) from None
+
+
+class PushItem(Request):
+    item: Annotated[Any, Field(description="Any JSON value.", examples=[{"task_id": 123}])]
+    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, description="Lowest first.")] = 0
+    idempotency_key: Annotated[str | None, Field(max_length=255)] = None
+
+    def text(self) -> str:
+        """The payload as it is stored."""
+        data = dump(self.item)
+        if len(data) > MAX_ITEM_BYTES:
+            raise TooLarge(
+                f"An item may have {MAX_ITEM_BYTES // 1024 // 1024} MiB at most; this one has {len(data)} bytes."
+            )
+        return data.decode()
+
+
+class Push(Request):
+    """One item, or a list of them."""
+
+    items: Annotated[list[PushItem], Field(min_length=1, max_length=MAX_PUSH)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def one_or_many(cls, data: Any) -> Any:
+        return data if isinstance(data, dict) and "items" in data else {"items": [data]}
+
+
+class Pop(Request):
+    count: Annotated[int, Field(ge=1, le=MAX_POP)] = 1
+    #: Whom to tell when there is something, if there is nothing now.
+    doorbell: str | None = None
+
+
+class PopWithAck(Pop):
+    ttl_seconds: Annotated[int, Field(description="Taken as 1 to 300.")] = DEFAULT_TTL
+
+
+class Acknowledge(Request):
+    lock_id: LockId
+
+
+class Abandon(Acknowledge):
+    error: Text = None
+
+
+class ExtendLock(Acknowledge):
+    additional_ttl_seconds: Annotated[int, Field(ge=1, le=300)] = DEFAULT_TTL
+
+
+class DeadLetter(Acknowledge):
+    reason: Text = None
+
+
+class Peek(Request):
+    count: Annotated[int, Field(ge=1, le=MAX_POP)] = 1
+
+
+AnyRequest = TypeVar("AnyRequest", bound=Request)
+
+
+def explain(error: ValidationError) -> str:
+    """The first thing that is wrong, and where."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    problem = {"missing": "is missing", "extra_forbidden": "is not known here"}.get(first["type"], first["msg"])
+    return f"{place}: {problem}" if place else str(problem)
