@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.errors import ActorMoved
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 _current: contextvars.ContextVar[Call | None] = contextvars.ContextVar("holdfast_dapr_call", default=None)
 
@@ -92,7 +92,7 @@ class Calls:
         self._none_running.set()
 
     def __len__(self) -> int:
-        return sum(len(calls) for calls in self._running.values())
+        return len(self._all())
 
     @contextlib.contextmanager
     def running(self, address: Address) -> Iterator[None]:
@@ -112,20 +112,28 @@ class Calls:
             if not self._running:
                 self._none_running.set()
 
-    def revoke(self, address: Address) -> None:
-        _revoke(self._running.get(address, ()))
+    def any(self, address: Address) -> bool:
+        return address in self._running
 
-    async def revoke_all(self) -> None:
-        """Returns when nothing that any of them asked is under way any more."""
-        calls = [call for calls in self._running.values() for call in calls]
-        _revoke(calls)
-        for call in calls:
-            await call.silent()
+    def only_one(self, address: Address) -> bool:
+        return len(self._running.get(address, ())) == 1
+
+    def revoke(self, address: Address) -> None:
+        for call in self._running.get(address, ()):
+            call.revoke()
+
+    def revoke_all(self) -> None:
+        for call in self._all():
+            call.revoke()
+
+    async def silent(self) -> None:
+        """Returns when nothing is under way any more that a revoked call asked."""
+        for call in self._all():
+            if call.revoked:
+                await call.silent()
 
     async def drained(self) -> None:
         await self._none_running.wait()
 
-
-def _revoke(calls: Iterable[Call]) -> None:
-    for call in calls:
-        call.revoke()
+    def _all(self) -> list[Call]:
+        return [call for calls in self._running.values() for call in calls]

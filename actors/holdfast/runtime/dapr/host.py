@@ -17,10 +17,11 @@ from holdfast.runtime.dapr.callbacks import Callbacks
 from holdfast.runtime.dapr.calls import Address, Calls
 from holdfast.runtime.dapr.client import DaprHostClient
 from holdfast.runtime.dapr.sidecar import look
+from holdfast.runtime.dapr.tenure import Tenure
 from holdfast.runtime.serialization import JsonSerializer, dump
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from dapr.actor import Actor
     from dapr.actor.runtime.manager import ActorManager
@@ -50,7 +51,7 @@ class DaprHost:
         idle_timeout: float = 60.0,
         scan_interval: float = 30.0,
         drain_timeout: float = 30.0,
-        rebalance_timeout: float = 2.0,
+        rebalance_timeout: float = 0.5,
         drain_rebalanced_actors: bool = True,
     ) -> None:
         self._client = client or DaprHostClient()
@@ -64,9 +65,7 @@ class DaprHost:
         )
         self._runtime = _private_runtime(self._config)
         self._calls = Calls()
-        # Whether daprd tells us whenever another host may have run our actors; None until it was asked.
-        self._told_of_moves: bool | None = None
-        self._finding_out = asyncio.Lock()
+        self._tenure = Tenure(self._client.http, lost=self._begin_anew, doubtful=self._forget_idle)
         self._stopping = False
         #: Somebody called as the sidecar would, without its token.
         self.refused_sidecar = False
@@ -81,6 +80,8 @@ class DaprHost:
         await self._runtime.register_actor(
             actor_class, message_serializer=serializer, state_serializer=serializer, actor_client=self._client
         )
+        # The SDK itself looks for the names in its own registry only.
+        self._config.update_entities(list(self._managers))
         self._client.hosted.update(self._managers)
 
     async def start(self) -> None:
@@ -106,6 +107,7 @@ class DaprHost:
                 await self._calls.drained()
         except TimeoutError:
             log.warning("%d turns did not end within %g s", len(self._calls), self._drain_timeout)
+        await self._tenure.end()
         await self._client.close()
 
     def configuration(self) -> bytes:
@@ -118,18 +120,9 @@ class DaprHost:
         The one before it may have left turns behind that still run here, and since then another host may have run our
         actors.
         """
-        self._client.epoch += 1
-        self._told_of_moves = None
+        await self._tenure.end()
         self.refused_sidecar = False
-        await self._calls.revoke_all()
-        left = [
-            Address(kind, actor_id) for kind, manager in self._managers.items() for actor_id in manager._active_actors
-        ]
-        for count, address in enumerate(left):
-            await self._forget(address)
-            if count % _DEACTIVATIONS_AT_A_TIME == 0:
-                await asyncio.sleep(0)
-        log.info("a sidecar has started; %d actors that were in memory are dropped", len(left))
+        await self._begin_anew()
 
     async def deactivate(self, address: Address) -> None:
         self._calls.revoke(address)
@@ -152,26 +145,37 @@ class DaprHost:
         if address.type not in self._managers:
             raise NotFound(f"This app has no actors of type {address.type}.")
         with self._calls.running(address):
-            if not await self._is_told_of_moves():
+            if not await self._tenure.is_certain():
                 self._client.epoch += 1
+                if self._calls.only_one(address):
+                    # For actors with the SDK's state manager, which knows no epoch.
+                    await self._forget(address)
             return await action()
 
-    async def _is_told_of_moves(self) -> bool:
-        """Whether what is in memory can be trusted for as long as daprd says nothing.
+    async def _begin_anew(self) -> None:
+        """Our actors were not ours for a while. What runs since before that changes nothing more."""
+        self._client.epoch += 1
+        self._calls.revoke_all()
+        await self._calls.silent()
+        dropped = self._in_memory()
+        await self._forget_all(dropped)
+        log.info("%d actors that were in memory are read anew", len(dropped))
 
-        daprd (1.18.2) with --enable-app-health-check gives our actors to other hosts when we are slow to answer its
-        probes, and does not tell us: it calls no unhealthy app. Then every turn reads its state again.
-        """
-        if self._told_of_moves is None:
-            async with self._finding_out:
-                if self._told_of_moves is None and (metadata := (await look(self._client.http)).metadata):
-                    self._told_of_moves = not metadata.probes_the_app
-                    if metadata.probes_the_app:
-                        log.warning(
-                            "daprd's app health checks are on: actors read their state anew in every turn. "
-                            "Start daprd without --enable-app-health-check for speed."
-                        )
-        return bool(self._told_of_moves)
+    async def _forget_idle(self) -> None:
+        """Our actors may not have been ours for a while. Those in a turn are left to the epoch."""
+        self._client.epoch += 1
+        await self._forget_all([address for address in self._in_memory() if not self._calls.any(address)])
+
+    def _in_memory(self) -> list[Address]:
+        return [
+            Address(kind, actor_id) for kind, manager in self._managers.items() for actor_id in manager._active_actors
+        ]
+
+    async def _forget_all(self, addresses: Sequence[Address]) -> None:
+        for count, address in enumerate(addresses, start=1):
+            await self._forget(address)
+            if count % _DEACTIVATIONS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     async def _forget(self, address: Address) -> None:
         manager = self._managers.get(address.type)

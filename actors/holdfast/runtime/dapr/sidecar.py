@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import Unavailable
+from holdfast.runtime.durations import parse_period
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,12 +40,13 @@ class _Component(_Model):
     capabilities: list[str] = Field(default_factory=list)
 
 
+class _Probes(_Model):
+    interval: str = Field("5s", alias="healthProbeInterval")
+    timeout: str = Field("500ms", alias="healthProbeTimeout")
+
+
 class _AppConnection(_Model):
-    health: dict[str, Any] | None = None
-
-
-class _Scheduler(_Model):
-    connected: list[str] = Field(default_factory=list, alias="connected_addresses")
+    probes: _Probes | None = Field(None, alias="health")
 
 
 class Metadata(_Model):
@@ -55,12 +57,21 @@ class Metadata(_Model):
     actors: _ActorRuntime = Field(default_factory=_ActorRuntime, alias="actorRuntime")
     components: list[_Component] = Field(default_factory=list)
     app: _AppConnection = Field(default_factory=_AppConnection, alias="appConnectionProperties")
-    scheduler: _Scheduler = Field(default_factory=_Scheduler)
 
     @property
-    def probes_the_app(self) -> bool:
-        """Whether daprd takes the app's actors away when its health probes are not answered in time."""
-        return self.app.health is not None
+    def has_our_actors(self) -> bool:
+        return self.actors.status == "RUNNING"
+
+    @property
+    def shortest_break(self) -> float:
+        """For how many seconds at least the app's actors are gone once daprd finds its health probes unanswered.
+
+        A probe that fails has failed after its time-out at the latest, and the next one starts an interval after it.
+        """
+        probes = self.app.probes
+        if probes is None:
+            return float("inf")
+        return parse_period(probes.interval).seconds - parse_period(probes.timeout).seconds
 
     def waits_for(self, actor_types: Collection[str]) -> str:
         """What is missing before actors of these types can be called here; nothing when they can."""
@@ -69,14 +80,12 @@ class Metadata(_Model):
             return "the sidecar has no placement service (daprd --placement-host-address)"
         if not any("ACTOR" in component.capabilities for component in self.components):
             return "the sidecar has no state store with actorStateStore set"
-        if runtime.status != "RUNNING":
-            return "the sidecar has not asked this app for its actor types yet"
+        if not self.has_our_actors:
+            return "the sidecar does not run this app's actors yet"
         if unknown := sorted(set(actor_types) - {found.type for found in runtime.active}):
             return f"the sidecar does not know the actor types {', '.join(unknown)}: restart it"
         if "disconnected" in runtime.placement or not runtime.host_ready:
             return "the sidecar waits for placement"
-        if not self.scheduler.connected:
-            return "the sidecar waits for the scheduler"
         return ""
 
 
