@@ -15,10 +15,13 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.errors import SettingsError
-from holdfast.gateway import answers, health, page
+from holdfast.gateway import answers, health, openapi, page, queues
 from holdfast.gateway.access import TokenRequired
 from holdfast.gateway.actors import ActorApi
 from holdfast.gateway.limits import BodyLimit
+from holdfast.pushpop.actor import PushPopActor
+from holdfast.pushpop.doorbell import DoorbellActor
+from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.inprocess import InProcessHost
 
 if TYPE_CHECKING:
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: What every server hosts.
+OWN_ACTORS: tuple[type[Actor], ...] = (PushPopActor, QueueIndexActor, DoorbellActor)
+
 # What daprd itself calls on the app.
 _SIDECAR_PATHS = ("/dapr/", "/actors/")
 
@@ -40,7 +46,9 @@ def create_app(make_host: Callable[[FastAPI], Host], *, token: str | None = None
     answers.install(app)
     host = make_host(app)
     health.install(app, host)
+    queues.install(app, host.client)
     page.install(app)
+    openapi.install(app)
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
         app.mount("/v1.0/actors", ActorApi(host))
@@ -60,8 +68,9 @@ def listen(address: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((address, port), family=family, backlog=2048)
     except OSError as error:
+        reason = os.strerror(error.errno or 0)
         raise SettingsError(
-            f"Cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}. Choose another with --listen and --port."
+            f"Cannot listen on {address} port {port}: {reason}. Choose another with --listen and --port."
         ) from error
 
 
@@ -75,7 +84,7 @@ async def serve(
     ready: Callable[[], None],
 ) -> None:
     """Runs until SIGTERM or SIGINT: then takes no more, finishes what it has, and returns."""
-    for actor_class in actors:
+    for actor_class in (*OWN_ACTORS, *actors):
         await host.register(actor_class)
     await host.start()
     try:

@@ -1,0 +1,229 @@
+"""What ``/openapi.json`` says of each queue call: every answer, errors included, with an example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+from pydantic import BaseModel, ConfigDict
+
+from holdfast import errors
+from holdfast.pushpop import requests
+from holdfast.pushpop.config import QueueConfig
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorAnswer(BaseModel):
+    """What every refusal looks like. Some carry more: QUEUE_LOCKED says ``lock_expires_at``."""
+
+    success: bool
+    message: str
+    error_code: str
+
+
+class PushAnswer(Answer):
+    success: bool
+    count: int
+    ids: list[str]
+
+
+class Message(Answer):
+    """What Holdfast knows of an item."""
+
+    id: str
+    priority: int
+    delivery_count: int
+    enqueued_at: str
+    partition: int
+    idempotency_key: str | None = None
+    last_error: str | None = None
+    dead_letter: dict[str, Any] | None = None
+
+
+class ItemsAnswer(Answer):
+    items: list[Any]
+    count: int
+    messages: list[Message]
+
+
+class PopAnswer(ItemsAnswer):
+    locked: bool | None = None
+    lock_id: str | None = None
+    lock_expires_at: float | None = None
+
+
+class LockAnswer(Answer):
+    success: bool
+    message: str
+    items_acknowledged: int
+
+
+class ExtendAnswer(Answer):
+    success: bool
+    lock_expires_at: float
+
+
+class LockShown(Answer):
+    lock_id_prefix: str
+    count: int
+    expires_at: str
+
+
+class LockWithItems(LockShown):
+    items: list[Any]
+    messages: list[Message]
+
+
+class InFlightAnswer(Answer):
+    locks: list[LockWithItems]
+
+
+class StatsAnswer(Answer):
+    queue: str
+    count: int
+    priorities: dict[str, int]
+    locked: int
+    delayed: int
+    dead_letters: int
+    oldest_age_seconds: float | None
+    locks: list[LockShown]
+    counters: dict[str, int]
+    config: QueueConfig
+
+
+class PurgeAnswer(Answer):
+    success: bool
+    purged: int
+
+
+class QueueListed(Answer):
+    queue: str
+    count: int
+    locked: int
+    dead_letters: int
+
+
+class QueuesAnswer(Answer):
+    queues: list[QueueListed]
+    next_cursor: str | None = None
+
+
+_MESSAGE = {
+    "id": "0-0-0-0",
+    "priority": 0,
+    "delivery_count": 1,
+    "enqueued_at": "2026-02-28T16:13:35.123Z",
+    "partition": 0,
+}
+_ITEMS = {"items": [{"task_id": 123}], "count": 1, "messages": [_MESSAGE]}
+_LOCK = {"lock_id_prefix": "kX3v", "count": 1, "expires_at": "2026-02-28T16:14:05.123Z"}
+_COUNTS = {"queue": "orders", "count": 3, "locked": 1, "dead_letters": 0}
+_STATS = _COUNTS | {
+    "priorities": {"0": 3},
+    "delayed": 0,
+    "oldest_age_seconds": 12.5,
+    "locks": [_LOCK],
+    "counters": {"pushed": 4, "popped": 1},
+    "config": QueueConfig().model_dump(),
+}
+
+_ALWAYS: tuple[type[errors.HoldfastError], ...] = (
+    errors.InvalidRequest,
+    errors.Unauthorized,
+    errors.MethodNotAllowed,
+    errors.TooLarge,
+    errors.Unavailable,
+)
+_LOCK_ERRORS = (errors.InvalidLockId, errors.LockNotFound, errors.LockExpired)
+
+
+def _document(
+    answer: type[BaseModel],
+    example: dict[str, Any],
+    *refusals: type[errors.HoldfastError],
+    body: dict[str, Any] | None = None,
+    sent: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The keyword arguments of a route."""
+    responses: dict[int | str, Any] = {200: _described("Done.", answer, example)}
+    for refusal in (*_ALWAYS, *refusals):
+        shown: dict[str, Any] = {"success": False, "message": refusal.__doc__, "error_code": refusal.code}
+        if refusal is errors.QueueLocked:
+            shown["lock_expires_at"] = 1709139245.123
+        entry = responses.setdefault(refusal.status, _described(str(refusal.__doc__), ErrorAnswer, shown))
+        entry["content"]["application/json"]["examples"][refusal.code] = {"value": shown}
+    documented: dict[str, Any] = {"responses": responses, "response_class": Response}
+    if body is not None:
+        media = {"schema": body, "example": sent}
+        documented["openapi_extra"] = {"requestBody": {"required": True, "content": {"application/json": media}}}
+    return documented
+
+
+def _described(description: str, model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    examples = {} if model is ErrorAnswer else {"answer": {"value": example}}
+    return {"description": description, "model": model, "content": {"application/json": {"examples": examples}}}
+
+
+_LOCK_ID = {"lock_id": "kX3vQ1b2c4E"}
+
+
+_PUSH_ITEM = requests.PushItem.model_json_schema()
+_PUSH_MANY = {
+    "type": "object",
+    "required": ["items"],
+    "additionalProperties": False,
+    "properties": {
+        "items": {"type": "array", "minItems": 1, "maxItems": requests.MAX_PUSH, "items": _PUSH_ITEM},
+    },
+}
+
+
+def _acknowledged(what: str) -> dict[str, Any]:
+    return {"success": True, "message": f"1 item {what}", "items_acknowledged": 1}
+
+
+PUSH = _document(
+    PushAnswer,
+    {"success": True, "count": 1, "ids": ["0-0-0-0"]},
+    body={"anyOf": [_PUSH_ITEM, _PUSH_MANY]},
+    sent={"item": {"task_id": 123}, "priority": 0},
+)
+POP = _document(
+    PopAnswer, _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E", "lock_expires_at": 1709139275.0}, errors.QueueLocked
+)
+ACKNOWLEDGE = _document(
+    LockAnswer,
+    _acknowledged("acknowledged"),
+    *_LOCK_ERRORS,
+    body=requests.Acknowledge.model_json_schema(),
+    sent=_LOCK_ID,
+)
+ABANDON = _document(
+    LockAnswer, _acknowledged("given back"), *_LOCK_ERRORS, body=requests.Abandon.model_json_schema(), sent=_LOCK_ID
+)
+EXTEND_LOCK = _document(
+    ExtendAnswer,
+    {"success": True, "lock_expires_at": 1709139275.0},
+    *_LOCK_ERRORS,
+    body=requests.ExtendLock.model_json_schema(),
+    sent=_LOCK_ID | {"additional_ttl_seconds": 30},
+)
+DEAD_LETTER = _document(
+    LockAnswer,
+    _acknowledged("dead-lettered"),
+    *_LOCK_ERRORS,
+    body=requests.DeadLetter.model_json_schema(),
+    sent=_LOCK_ID | {"reason": "not an order"},
+)
+STATS = _document(StatsAnswer, _STATS)
+PEEK = _document(ItemsAnswer, _ITEMS)
+IN_FLIGHT = _document(InFlightAnswer, {"locks": [_LOCK | {"items": [{"task_id": 123}], "messages": [_MESSAGE]}]})
+PURGE = _document(PurgeAnswer, {"success": True, "purged": 3})
+GET_CONFIG = _document(QueueConfig, QueueConfig().model_dump())
+SET_CONFIG = _document(
+    QueueConfig, QueueConfig().model_dump(), body=QueueConfig.model_json_schema(), sent={"max_deliveries": 5}
+)
+QUEUES = _document(QueuesAnswer, {"queues": [_COUNTS]})

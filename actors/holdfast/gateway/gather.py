@@ -1,0 +1,90 @@
+"""Requests for one actor that come while it is busy travel together: one call, one turn, one transaction.
+
+Nothing waits to be gathered. A request for an idle actor goes at once; those that come until it returns go next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from holdfast.runtime.serialization import dump, load
+
+if TYPE_CHECKING:
+    from holdfast.runtime.contract import HostClient
+
+# Bounds what one turn does, and with it how long the others wait.
+MOST_CALLS = 200
+MOST_BYTES = 4 * 1024 * 1024
+
+
+class _Call(NamedTuple):
+    method: str
+    data: bytes
+    answer: asyncio.Future[dict[str, Any]]
+
+
+class Gatherer:
+    """Calls actors of one type that have a ``Batch`` method."""
+
+    def __init__(self, client: HostClient, actor_type: str) -> None:
+        self._client = client
+        self._actor_type = actor_type
+        self._waiting: dict[str, deque[_Call]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def call(self, actor_id: str, method: str, data: bytes = b"null") -> dict[str, Any]:
+        """``data`` is JSON, already checked to be so: a broken call would break the others."""
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        call = _Call(method, data, answer)
+        waiting = self._waiting.get(actor_id)
+        if waiting is None:
+            waiting = self._waiting[actor_id] = deque([call])
+            # A context of its own: it serves many requests, and belongs to none.
+            task = asyncio.get_running_loop().create_task(self._serve(actor_id, waiting), context=contextvars.Context())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            waiting.append(call)
+        return await answer
+
+    async def _serve(self, actor_id: str, waiting: deque[_Call]) -> None:
+        try:
+            while waiting:
+                await self._send(actor_id, _take(waiting))
+        finally:
+            del self._waiting[actor_id]
+
+    async def _send(self, actor_id: str, calls: list[_Call]) -> None:
+        if not calls:
+            return
+        body = dump({"calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls]})
+        try:
+            replies = load(await self._client.invoke_method(self._actor_type, actor_id, "Batch", body))["replies"]
+        except Exception as error:
+            # Each caller hears of it, and is the one to answer for it.
+            for call in calls:
+                if not call.answer.done():
+                    call.answer.set_exception(error)
+            return
+        for call, reply in zip(calls, replies, strict=True):
+            if not call.answer.done():
+                call.answer.set_result(reply)
+
+
+def _take(waiting: deque[_Call]) -> list[_Call]:
+    """The next to go together; those whose callers went away are left out."""
+    taken: list[_Call] = []
+    size = 0
+    while waiting and len(taken) < MOST_CALLS:
+        size += len(waiting[0].data)
+        if taken and size > MOST_BYTES:
+            break
+        call = waiting.popleft()
+        if not call.answer.done():
+            taken.append(call)
+    return taken
