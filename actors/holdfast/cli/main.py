@@ -7,6 +7,8 @@ import sys
 import click
 
 from holdfast import __version__
+from holdfast.cli.dev import dev
+from holdfast.cli.doctor import doctor
 from holdfast.cli.options import from_settings_file
 from holdfast.cli.serve import serve
 from holdfast.errors import HoldfastError
@@ -26,7 +28,7 @@ def cli(context: click.Context) -> None:
     context.default_map = from_settings_file(context.command)
 
 
-for _command in (serve,):
+for _command in (serve, dev, doctor):
     cli.add_command(_command)
 
 
