@@ -72,7 +72,7 @@ def find_java() -> Java | None:
     """Java 17 or later, from JAVA_HOME or PATH."""
     for program in _candidates():
         version = _version_of(program)
-        if version and int(version.split(".")[0]) >= MINIMUM_MAJOR:
+        if version and int(re.split(r"\D", version)[0]) >= MINIMUM_MAJOR:
             return Java(program, version)
     return None
 

