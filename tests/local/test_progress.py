@@ -52,6 +52,13 @@ def test_a_terminal_shows_one_line_that_goes_at_the_end(clock: list[float]) -> N
     assert written.getvalue() == "\r\x1b[Kfirst (0 s)\r\x1b[Ksecond (1 s)\r\x1b[Kdone in 1 s\n"
 
 
+def test_a_line_never_wraps(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    written = Terminal()
+    TerminalProgress(written)("a description of what is being done that is longer than the terminal is wide")
+    assert written.getvalue() == "\r\x1b[Ka description of wh"
+
+
 def test_nothing_is_shown_when_nothing_was_done() -> None:
     written = Terminal()
     with TerminalProgress(written):

@@ -172,7 +172,7 @@ def _compile(go: toolchain.Go, version: str, source: Path, out: Path, progress: 
         elif line is not None:
             packages += 1
         progress(
-            f"building daprd, placement and scheduler {version}, once for this machine: "
+            f"building Dapr {version}, once for this machine: "
             f"{downloads} modules downloaded, {packages} packages compiled"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Self, TextIO
@@ -50,7 +51,11 @@ class TerminalProgress:
         self._stream.flush()
 
     def _show(self, line: str, now: float) -> None:
-        self._stream.write(f"\r\x1b[K{line}" if self._overwrites else f"{line}\n")
+        if self._overwrites:
+            # A line that wraps could not be written over again.
+            self._stream.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
+        else:
+            self._stream.write(f"{line}\n")
         self._stream.flush()
         self._shown, self._shown_at = line, now
 
