@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import holdfast
 from holdfast.errors import ComponentMissing
-from holdfast.local import binaries, java, postgres, toolchain
+from holdfast.local import binaries, chromium, java, postgres, toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,13 +91,16 @@ def _java() -> Finding:
     return Finding("Java", "spark", wanted, False, how_to_get=java.how_to_get_java())
 
 
-def _program(
-    name: str, needed_for: Purpose, how_to_get: str, commands: tuple[tuple[str, ...], ...]
-) -> Callable[[], Finding]:
+def _chromium() -> Finding:
+    if found := chromium.find_chromium():
+        return Finding("Chromium", "page", "", True, found.version, str(found.program))
+    return Finding("Chromium", "page", "", False, how_to_get=chromium.how_to_get_chromium())
+
+
+def _program(name: str, needed_for: Purpose, how_to_get: str, *arguments: str) -> Callable[[], Finding]:
     def look() -> Finding:
-        for program, *arguments in commands:
-            if path := shutil.which(program):
-                return Finding(name, needed_for, "", True, _version(path, *arguments), path)
+        if path := shutil.which(name):
+            return Finding(name, needed_for, "", True, _version(path, *arguments), path)
         return Finding(name, needed_for, "", False, how_to_get=how_to_get)
 
     return look
@@ -114,8 +117,6 @@ def _version(program: str, *arguments: str) -> str | None:
     return match[0] if match else None
 
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-
 _LOOKS: tuple[Callable[[], Finding], ...] = (
     _python,
     _holdfast,
@@ -126,17 +127,13 @@ _LOOKS: tuple[Callable[[], Finding], ...] = (
     _go,
     _postgres,
     _java,
-    _program(
-        "Chromium",
-        "page",
-        "Install Chromium or Google Chrome.",
-        tuple((browser, "--version") for browser in _BROWSERS),
-    ),
-    _program("tilt", "tilt", "Install it as https://docs.tilt.dev/install.html says.", (("tilt", "version"),)),
+    _chromium,
+    _program("tilt", "tilt", "Install it as https://docs.tilt.dev/install.html says.", "version"),
     _program(
         "kubectl",
         "deploy",
         "Install it as https://kubernetes.io/docs/tasks/tools says.",
-        (("kubectl", "version", "--client"),),
+        "version",
+        "--client",
     ),
 )

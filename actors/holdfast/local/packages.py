@@ -1,0 +1,96 @@
+"""Programs that the system's package manager brings: installed where we are root, named with one command elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from holdfast.errors import ComponentMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Found = TypeVar("Found")
+
+_INSTALL_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class _PackageManager:
+    program: str
+    install: str
+    refresh: str | None = None
+
+    def command(self, package: str) -> str:
+        return f"{self.program} {self.install} {package}"
+
+
+_PACKAGE_MANAGERS = (
+    _PackageManager("apt-get", "install -y", refresh="apt-get update"),
+    _PackageManager("dnf", "install -y"),
+    _PackageManager("apk", "add"),
+    _PackageManager("zypper", "--non-interactive install"),
+    _PackageManager("pacman", "-Sy --noconfirm"),
+    _PackageManager("brew", "install"),
+)
+
+
+@dataclass(frozen=True)
+class Packaged(Generic[Found]):
+    """A program, and what it is called by each package manager: the first name that is packaged is taken."""
+
+    name: str
+    wanted: str
+    packages: Mapping[str, tuple[str, ...]]
+    find: Callable[[], Found | None]
+    #: A sentence, for a machine without a package manager.
+    elsewhere: str
+
+    def ensure(self, progress: Callable[[str], None]) -> Found:
+        """Raises ComponentMissing, with the command that gets it, when it cannot be had."""
+        if found := self.find():
+            return found
+        manager = _package_manager()
+        if manager is None or os.geteuid() != 0:
+            raise ComponentMissing(f"{self.wanted} was not found. {self.how_to_get()}")
+        progress(f"installing {self.name} with {manager.program}")
+        output = _run(manager.refresh) if manager.refresh else ""
+        for package in self.packages[manager.program]:
+            output += _run(manager.command(package))
+            if found := self.find():
+                return found
+        raise ComponentMissing(
+            f"{self.wanted} was not found, and {manager.program} could not install it:\n{output[-1500:]}"
+        )
+
+    def how_to_get(self) -> str:
+        """The one command that installs it here, as a sentence."""
+        manager = _package_manager()
+        if manager is None:
+            return self.elsewhere
+        as_root = "" if manager.program == "brew" or os.geteuid() == 0 else "sudo "
+        return f"Install it with `{as_root}{manager.command(self.packages[manager.program][0])}`."
+
+
+def _package_manager() -> _PackageManager | None:
+    return next((manager for manager in _PACKAGE_MANAGERS if shutil.which(manager.program)), None)
+
+
+def _run(command: str) -> str:
+    try:
+        answer = subprocess.run(  # noqa: S603
+            command.split(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            timeout=_INSTALL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{command}: {error}\n"
+    return answer.stdout
