@@ -159,6 +159,15 @@ def test_the_command_works_from_what_the_steps_install(container: Container) -> 
     assert "serve" in answer.stdout
 
 
+def test_what_is_installed_is_whole(container: Container) -> None:
+    asked = "from holdfast.local.components import STORES, component_file; [component_file(s) for s in STORES]"
+    # From a folder of its own: beside a checkout the package would find the checkout's.
+    answer = subprocess.run(
+        ["python", "-c", asked], cwd=container.workdir, env=container.environment(), capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+
+
 def test_nothing_can_be_installed_with_what_is_in_it(container: Container) -> None:
     programs = {path.name for path in container.inside("/opt/holdfast/bin").iterdir()}
     assert "holdfast" in programs
