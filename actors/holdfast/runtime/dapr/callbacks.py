@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.runtime.dapr.calls import Address
+from holdfast.runtime.dapr.repeats import CALL_ID_HEADER, Repeats
 from holdfast.runtime.faults import describe
 from holdfast.runtime.serialization import dump
 
@@ -42,21 +43,24 @@ class Callbacks(DaprActor):
     """
 
     def __init__(self, app: FastAPI, host: DaprHost, token: str | None) -> None:
+        self._app = app
         self._host = host
+        self._repeats = Repeats()
         self._token = token.encode() if token else None
         super().__init__(app, router_tags=None)
 
     def init_routes(self, router: APIRouter) -> None:
         actor = "/actors/{actor_type}/{actor_id}"
-        # Plain routes: FastAPI's own would look for dependencies and validate, on every turn.
+        # Plain routes of the app itself, the busiest first: FastAPI's own look for dependencies and validate, and those
+        # of an included router are matched twice, on every turn.
         for path, method, endpoint in (
-            ("/dapr/config", "GET", self._config),
-            (actor, "DELETE", self._deactivate),
-            (actor + "/method/timer/{name}", "PUT", self._timer),
-            (actor + "/method/remind/{name}", "PUT", self._reminder),
             (actor + "/method/{name}", "PUT", self._method),
+            (actor + "/method/remind/{name}", "PUT", self._reminder),
+            (actor + "/method/timer/{name}", "PUT", self._timer),
+            (actor, "DELETE", self._deactivate),
+            ("/dapr/config", "GET", self._config),
         ):
-            router.add_route(path, self._guarded(endpoint), methods=[method], include_in_schema=False)
+            self._app.router.add_route(path, self._guarded(endpoint), methods=[method], include_in_schema=False)
 
     async def _config(self, request: Request) -> Response:
         # Only daprd says whose app it thinks it asks; what others look at changes nothing.
@@ -69,8 +73,13 @@ class Callbacks(DaprActor):
         return Response()
 
     async def _method(self, request: Request) -> Response:
-        body = await request.body()
-        result = await self._host.call(_address(request), request.path_params["name"], body)
+        address, name, body = _address(request), request.path_params["name"], await request.body()
+        if call_id := request.headers.get(CALL_ID_HEADER):
+            result = await self._repeats.once(
+                (address, name, call_id), lambda: self._host.call(address, name, body), lambda: _is_there(request)
+            )
+        else:
+            result = await self._host.call(address, name, body)
         return Response(result, media_type=_JSON)
 
     async def _reminder(self, request: Request) -> Response:
@@ -108,6 +117,10 @@ class Callbacks(DaprActor):
             raise _NotTheSidecar(
                 "Without an APP_API_TOKEN this app takes calls from a sidecar on its own machine only."
             )
+
+
+async def _is_there(request: Request) -> bool:
+    return not await request.is_disconnected()
 
 
 def _address(request: Request) -> Address:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from uuid import uuid4
 
 from holdfast.errors import InvalidRequest
 from holdfast.identity import check_actor_id
@@ -13,6 +14,7 @@ from holdfast.runtime.contract import HostClient, StateChange
 from holdfast.runtime.dapr.answers import refusal
 from holdfast.runtime.dapr.http import SidecarHttp
 from holdfast.runtime.dapr.reminders import ReminderRpc
+from holdfast.runtime.dapr.repeats import CALL_ID_HEADER
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class DaprHostClient(HostClient):
 
     async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
         path = f"{_path(actor_type, actor_id)}/method/{_segment(method, 'method')}"
-        return await self._ask(actor_type, "POST", path, data or b"")
+        return await self._ask(actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: uuid4().hex})
 
     async def load_state(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> Mapping[str, bytes]:
         if len(keys) == 1:
@@ -94,9 +96,16 @@ class DaprHostClient(HostClient):
         await self._ask(actor_type, "DELETE", path, repeatable=True)
 
     async def _ask(
-        self, actor_type: str, verb: str, path: str, body: bytes | None = None, *, repeatable: bool = False
+        self,
+        actor_type: str,
+        verb: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = False,
     ) -> bytes:
-        answer = await self.http.ask(verb, path, body, repeatable=repeatable)
+        answer = await self.http.ask(verb, path, body, headers=headers, repeatable=repeatable)
         if not answer.ok:
             raise refusal(answer.status, answer.body, actor_type, self.hosted)
         return answer.body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 from dapr.conf import settings
@@ -11,6 +11,9 @@ from yarl import URL
 
 from holdfast.errors import Unavailable
 from holdfast.runtime.dapr.calls import asking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
@@ -57,6 +60,7 @@ class SidecarHttp:
         path: str,
         body: bytes | None = None,
         *,
+        headers: Mapping[str, str] | None = None,
         repeatable: bool = False,
         timeout: float | None = None,
         patience: float | None = None,
@@ -64,7 +68,9 @@ class SidecarHttp:
         """The path is already encoded. Raises Unavailable when there is no answer."""
         try:
             async with asking(timeout or self.timeout):
-                return await self._ask(verb, path, body, repeatable, self._patience if patience is None else patience)
+                return await self._ask(
+                    verb, path, body, headers, repeatable, self._patience if patience is None else patience
+                )
         except TimeoutError as error:
             raise Unavailable("The sidecar did not answer in time. Try again.") from error
 
@@ -73,7 +79,15 @@ class SidecarHttp:
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(self, verb: str, path: str, body: bytes | None, repeatable: bool, patience: float) -> Answer:
+    async def _ask(
+        self,
+        verb: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        repeatable: bool,
+        patience: float,
+    ) -> Answer:
         session = self._open()
         url = URL(self._base + path, encoded=True)
         clock = asyncio.get_running_loop().time
@@ -81,7 +95,7 @@ class SidecarHttp:
         pause = _FIRST_PAUSE
         while True:
             try:
-                async with session.request(verb, url, data=body) as answer:
+                async with session.request(verb, url, data=body, headers=headers) as answer:
                     return Answer(answer.status, await answer.read())
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 if clock() + pause > deadline:
