@@ -169,10 +169,11 @@ class Turns:
             self._sweep = None
 
     def _sweep_idle(self) -> None:
-        deadline = asyncio.get_running_loop().time() - self._idle_timeout
+        now = asyncio.get_running_loop().time()
         while self._idle:
             address, since = next(iter(self._idle.items()))
-            if since > deadline:
+            # The same sum as when it was planned: another would be rounded differently, and not be due yet.
+            if since + self._idle_timeout > now:
                 break
             mailbox = self._mailboxes[address]
             # A turn like any other: a call that comes meanwhile waits, and finds the actor newly activated.

@@ -55,7 +55,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _jump(self, seconds: float | None) -> None:
         if seconds is None:
             raise Deadlock
-        self._virtual_now += seconds
+        # Never short of what comes next: the sum may be rounded down.
+        self._virtual_now = max(self._virtual_now + seconds, self._scheduled[0].when())
 
 
 class _JumpingSelector(selectors.BaseSelector):
