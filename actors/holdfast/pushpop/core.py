@@ -163,10 +163,11 @@ class Queue:
     def dead_letter(self, now: float, lock_id: str, reason: str | None) -> int:
         """The locked items become dead letters."""
         lock = self._active_lock(lock_id)
-        if self.config.dead_letters_of(self.name) is None:
+        target = self.config.dead_letters_of(self.name)
+        if target is None:
             raise InvalidRequest("A dead-letter queue has no dead letters of its own.")
         self.holdings.release(lock)
-        self._send_to_dead_letters(lock.taken, reason or "rejected", now)
+        self._send_to_dead_letters(lock.taken, target, reason or "rejected", now)
         return len(lock.taken)
 
     def configure(self, config: QueueConfig) -> None:
@@ -174,8 +175,8 @@ class Queue:
         self._changed[CONFIG] = config.model_dump(exclude_defaults=True)
 
     def mark_listed(self) -> None:
+        self._dirty = self._dirty or not self.listed
         self.listed = True
-        self._dirty = True
 
     def purge(self) -> int:
         """Forgets all that waits. Locked items stay. The segments go later, some at a time."""
@@ -273,7 +274,12 @@ class Queue:
                 "dead_lettered_at": parcel.at,
             }
             items.append({"priority": taken.place.priority, "stored": delivery.item.to_json() | {"origin": origin}})
-        return {"source": f"{self.name}@{self.partition}", "number": number, "items": items}
+        return {
+            "source": f"{self.name}@{self.partition}",
+            "target": parcel.target,
+            "number": number,
+            "items": items,
+        }
 
     def transferred(self, number: int) -> None:
         """The other queue has it."""
@@ -343,14 +349,15 @@ class Queue:
 
     def _give_back(self, lock: Lock, now: float, error: str | None) -> None:
         self.holdings.release(lock)
+        target = self.config.dead_letters_of(self.name)
         hopeless: list[Taken] = []
         back: list[Taken] = []
         for taken in lock.taken:
             told = Taken(taken.place, taken.deliveries, error if error is not None else taken.error)
             spent = taken.deliveries >= self.config.max_deliveries
-            (hopeless if spent and self.config.dead_letters_of(self.name) else back).append(told)
-        if hopeless:
-            self._send_to_dead_letters(hopeless, "max_deliveries", now)
+            (hopeless if spent and target is not None else back).append(told)
+        if hopeless and target is not None:
+            self._send_to_dead_letters(hopeless, target, "max_deliveries", now)
         if back:
             group = self.holdings.give_back(back)
             for taken in back:
@@ -361,8 +368,8 @@ class Queue:
                 lane.give_back(taken, group)
         self._dirty = True
 
-    def _send_to_dead_letters(self, taken: Sequence[Taken], reason: str, now: float) -> None:
-        self.holdings.send(taken, reason, now)
+    def _send_to_dead_letters(self, taken: Sequence[Taken], target: str, reason: str, now: float) -> None:
+        self.holdings.send(taken, target, reason, now)
         self.counters["dead_lettered"] += len(taken)
         self._dirty = True
 

@@ -73,6 +73,8 @@ class Parcel:
     """Items on their way to the dead-letter queue."""
 
     taken: list[Taken]
+    #: The queue it goes to, whatever the configuration says later: sent again elsewhere, it would be there twice.
+    target: str
     reason: str
     at: float
 
@@ -180,12 +182,13 @@ class Holdings:
             self._group_slots.release(returned.group)
         self._save_group(returned.group)
 
-    def send(self, taken: Sequence[Taken], reason: str, at: float) -> None:
-        parcel = Parcel(list(taken), reason, at)
+    def send(self, taken: Sequence[Taken], target: str, reason: str, at: float) -> None:
+        parcel = Parcel(list(taken), target, reason, at)
         self.outbox[self._next_parcel] = parcel
         self._hold(parcel.taken)
         self._changed[_parcel_key(self._next_parcel)] = {
             "taken": [entry.to_json() for entry in parcel.taken],
+            "target": target,
             "reason": reason,
             "at": at,
         }
@@ -233,7 +236,8 @@ class Holdings:
         for number, key in enumerate(parcels, first_parcel):
             if found[key] is not None:
                 value = found[key]
-                parcel = Parcel([Taken.from_json(entry) for entry in value["taken"]], value["reason"], value["at"])
+                taken = [Taken.from_json(entry) for entry in value["taken"]]
+                parcel = Parcel(taken, value["target"], value["reason"], value["at"])
                 holdings.outbox[number] = parcel
                 holdings._hold(parcel.taken)
         return holdings
