@@ -16,7 +16,7 @@ from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.index import INDEX_TYPE, shard_of
 from holdfast.pushpop.interface import ACTOR_TYPE, PushPopActorInterface
 from holdfast.runtime.errands import Errands
-from holdfast.runtime.serialization import dump
+from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.work import DurableActor
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
     async def Receive(self, data: Answer) -> Answer:
         return await self._one("Receive", data)
 
-    async def Transferred(self, data: Answer) -> Answer:
+    async def Transferred(self, data: Answer | None = None) -> Answer:
         return await self._one("Transferred", data)
 
     async def Listed(self) -> Answer:
@@ -119,9 +119,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
                 turn.put(key, value)
             turn.wake_at(queue.next_deadline(moment.now))
             await turn.save()
-            parcel = await _drive(turn, queue.transfer())
             _give_memory_back(turn, queue)
-        self._run_errands(queue, parcel)
+        self._run_errands(queue)
         return answers
 
     async def _queue(self, turn: Turn) -> Queue:
@@ -133,27 +132,32 @@ class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
             queue = self.work.derived["queue"] = await _drive(turn, steps)
         return queue
 
-    def _run_errands(self, queue: Queue, parcel: Answer | None) -> None:
+    def _run_errands(self, queue: Queue) -> None:
         if self._doorbells and queue.available:
             for doorbell in self._doorbells:
                 self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self.id.id))
             self._doorbells.clear()
-        if parcel is not None:
-            self._errands.start("transfer", partial(self._transfer, queue, parcel))
+        if queue.holdings.outbox:
+            self._errands.start("transfer", self._transfer)
         if queue.used and not queue.listed:
             self._errands.start("listing", self._list)
 
-    async def _transfer(self, queue: Queue, parcel: Answer) -> None:
-        target = queue.config.dead_letters_of(queue.name)
-        await self._call(ACTOR_TYPE, str(target), "Receive", parcel)
-        await self._call(ACTOR_TYPE, self.id.id, "Transferred", {"number": parcel["number"]})
+    async def _transfer(self) -> None:
+        """Sends what is for other queues, one parcel after the other."""
+        sent: Answer | None = None
+        while True:
+            parcel = load(await self._call(ACTOR_TYPE, self.id.id, "Transferred", sent))["next"]
+            if parcel is None:
+                return
+            await self._call(ACTOR_TYPE, parcel["target"], "Receive", parcel)
+            sent = {"number": parcel["number"]}
 
     async def _list(self) -> None:
         await self._call(INDEX_TYPE, shard_of(self.id.id), "Add", self.id.id)
         await self._call(ACTOR_TYPE, self.id.id, "Listed", None)
 
-    async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> None:
-        await self.host.invoke_method(actor_type, actor_id, method, b"" if data is None else dump(data))
+    async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> bytes:
+        return await self.host.invoke_method(actor_type, actor_id, method, b"" if data is None else dump(data))
 
 
 async def _drive(turn: Turn, steps: Steps[Reply]) -> Reply:

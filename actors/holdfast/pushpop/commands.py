@@ -123,7 +123,7 @@ def _stats(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
         "delayed": 0,
         "oldest_age_seconds": None if oldest is None else max(0.0, moment.now - oldest),
         "locks": [replies.lock_shown(lock) for lock in locks],
-        "counters": queue.counters,
+        "counters": dict(queue.counters),
         "config": queue.config.model_dump(),
     }
 
@@ -153,9 +153,10 @@ def _receive(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 
 def _transferred(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
-    yield from ()
-    queue.transferred(data["number"])
-    return {"success": True}
+    """Answers what is to be transferred next."""
+    if data is not None:
+        queue.transferred(data["number"])
+    return {"success": True, "next": (yield from queue.transfer())}
 
 
 def _listed(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:

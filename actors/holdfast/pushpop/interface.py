@@ -69,8 +69,8 @@ class PushPopActorInterface(ActorInterface):
         """``{calls: [{method, data}, …]}``: one turn and one transaction for all, each with an answer of its own."""
 
     @abstractmethod
-    async def Transferred(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Another queue has what was transferred to it: ``{number}``."""
+    async def Transferred(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Another queue has what was transferred to it: ``{number}``. Answers what is to be transferred next."""
 
     @abstractmethod
     async def Listed(self) -> dict[str, Any]:

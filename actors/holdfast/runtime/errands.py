@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Errands:
-    """At most one of each name at a time.
+    """At most one of each name at a time. Asked for again while it runs, it runs once more.
 
     An errand is outside every turn, so two actors that call each other do not wait for each other for ever. One that
     fails is only logged: whoever starts errands also has a reminder that starts them again.
@@ -26,9 +26,12 @@ class Errands:
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
 
     def start(self, name: str, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if name not in self._running:
+        if name in self._running:
+            self._again.add(name)  # the one that runs may have looked too early to see what this one is for
+        else:
             # A context of its own: it must not count as a part of the turn that started it.
             task = asyncio.get_running_loop().create_task(self._run(name, errand), context=contextvars.Context())
             self._running[name] = task
@@ -43,10 +46,14 @@ class Errands:
     async def _run(self, name: str, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await errand()
+            while name in self._again:
+                self._again.discard(name)
+                await errand()
         except HoldfastError as error:
             log.warning("%s of %s: %s", name, self._owner, error)
         except Exception:
             # Nobody awaits an errand, so its fault is told here or nowhere.
             log.exception("%s of %s", name, self._owner)
         finally:
+            self._again.discard(name)
             del self._running[name]
