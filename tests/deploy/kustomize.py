@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,15 +47,19 @@ def _command() -> list[str]:
 
 
 def _built() -> Path:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / f"kustomize-{VERSION}"
-    program = folder / "kustomize"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / "kustomize"
+    program = folder / f"kustomize-{VERSION}"
     if not program.exists():
-        outcome = subprocess.run(
-            [find_go().program, "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"],
-            env={**os.environ, "GOBIN": str(folder), "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"},
-            capture_output=True,
-            text=True,
-            timeout=1200,
-        )
-        assert outcome.returncode == 0, f"kustomize {VERSION} could not be built: {outcome.stderr}"
+        folder.mkdir(parents=True, exist_ok=True)
+        # Beside its place, so that the last step is a rename: another test run finds it whole or not at all.
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            outcome = subprocess.run(
+                [find_go().program, "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"],
+                env={**os.environ, "GOBIN": scratch, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"},
+                capture_output=True,
+                text=True,
+                timeout=1200,
+            )
+            assert outcome.returncode == 0, f"kustomize {VERSION} could not be built: {outcome.stderr}"
+            (Path(scratch) / "kustomize").rename(program)
     return program

@@ -41,7 +41,7 @@ def container(overlay: str) -> Manifest:
     return found
 
 
-def annotations() -> dict[str, str]:
+def pod_annotations() -> dict[str, str]:
     found: dict[str, str] = pod("dapr")["metadata"]["annotations"]
     return found
 
@@ -49,7 +49,8 @@ def annotations() -> dict[str, str]:
 def drain_timeout() -> float:
     """What `holdfast serve` gives its turns to end, unless told otherwise."""
     (found,) = (option.default for option in serve.params if option.name == "drain_timeout")
-    return float(found)
+    assert isinstance(found, float)
+    return found
 
 
 def everything_named(value: Any, key: str) -> list[Any]:
@@ -123,7 +124,7 @@ def test_secrets_are_named_not_committed_and_the_readme_makes_each(overlay: str)
     wanted = [(ref["name"], ref["key"]) for ref in everything_named(rendered(overlay), "secretKeyRef")]
     if overlay == "dapr":
         # The injector reads the key `token` of the secret that this annotation names.
-        wanted.append((annotations()["dapr.io/app-token-secret"], "token"))
+        wanted.append((pod_annotations()["dapr.io/app-token-secret"], "token"))
     assert wanted
     for name, key in wanted:
         assert key in made.get(name, set()), f"README does not say how to make the secret {name} with {key}"
@@ -195,11 +196,11 @@ def test_dapr_spreads_over_several_pods_that_leave_one_at_a_time() -> None:
 
 
 def test_every_annotation_is_one_that_this_dapr_reads() -> None:
-    assert set(annotations()) <= SIDECAR_FLAGS.keys() | SIDECAR_SETTINGS
+    assert set(pod_annotations()) <= SIDECAR_FLAGS.keys() | SIDECAR_SETTINGS
 
 
 def test_the_sidecar_finds_its_configuration_component_and_app() -> None:
-    told = annotations()
+    told = pod_annotations()
     store = the("dapr", "Component")
     assert told["dapr.io/config"] == the("dapr", "Configuration")["metadata"]["name"]
     assert store["scopes"] == [told["dapr.io/app-id"]]
@@ -219,7 +220,7 @@ def test_the_state_store_is_the_ready_component_with_its_secret_elsewhere() -> N
 
 
 def test_the_time_to_end_is_enough_for_the_app_to_drain_and_then_for_daprd() -> None:
-    told = annotations()
+    told = pod_annotations()
     leaving = int(told["dapr.io/graceful-shutdown-seconds"])
     before = container("dapr")["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert told["dapr.io/enable-native-sidecar"] == "true"
@@ -228,7 +229,7 @@ def test_the_time_to_end_is_enough_for_the_app_to_drain_and_then_for_daprd() -> 
 
 
 def test_an_app_that_drains_is_not_taken_for_a_dead_one() -> None:
-    told = annotations()
+    told = pod_annotations()
     interval, threshold = (int(told[f"dapr.io/app-health-{name}"]) for name in ("probe-interval", "threshold"))
     # The first check may fail the moment after the app stopped answering.
     assert interval * (threshold - 1) >= drain_timeout()
