@@ -118,6 +118,21 @@ class ActorMoved(Unavailable):
     """This actor was taken from this host while its turn ran, so the turn may change nothing more. Try again."""
 
 
+class ConnectionFailed(HoldfastError):
+    """The server cannot be reached, so nothing was done. Is it running, and is the URL right?"""
+
+    code = "NOT_REACHABLE"
+    status = 503
+    retryable = True
+
+
+class AnswerLost(HoldfastError):
+    """The server was reached, but its answer did not come: what was asked may or may not have been done."""
+
+    code = "ANSWER_LOST"
+    status = 504
+
+
 class SidecarRefused(HoldfastError):
     """The sidecar refuses what this app asks of it."""
 

@@ -1,0 +1,176 @@
+"""Messages under one lock, which is kept alive while they are worked on and answered for at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self, overload
+
+from holdfast.client.answers import Message, messages
+from holdfast.client.endings import surely
+from holdfast.errors import HoldfastError, InvalidLockId, LockExpired, LockNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from holdfast.client.calls import Answer, QueueCalls
+
+log = logging.getLogger(__name__)
+
+SHORTEST_TTL, LONGEST_TTL = 1, 300
+# Giving back is a courtesy to whoever comes next: without it the lock expires by itself.
+ABANDON_SECONDS = 10.0
+_PAUSE_SECONDS = 0.2
+
+#: The server's ways to say that there is no such lock any more.
+_GONE = (LockExpired, LockNotFound, InvalidLockId)
+
+
+class Batch(Sequence[Message]):
+    """What :meth:`Queue.lock` gives: the messages it took, none when the queue is empty.
+
+    Until it is answered for, the lock is extended whenever half of its time is over. Should it be lost all the
+    same (the server was away for too long, or this process was), ``lost`` is set: from then on the messages may be
+    somebody else's. The body is not interrupted; look at ``lost`` where that matters. Leaving the block, or an
+    explicit answer, then raises ``LockExpired``.
+    """
+
+    def __init__(self, calls: QueueCalls, answer: Answer, ttl_seconds: int) -> None:
+        self._calls = calls
+        self._messages = messages(answer)
+        self.lock_id: str | None = answer.get("lock_id")
+        self.lost = asyncio.Event()
+        self._ttl = min(max(ttl_seconds, SHORTEST_TTL), LONGEST_TTL)
+        #: The lock's expiry is a moment of the server's clock, which may be wrong here: only differences count.
+        self._expires_at = float(answer.get("lock_expires_at", 0))
+        self._clock_difference = self._expires_at - (_now() + self._ttl)
+        self._gone: HoldfastError | None = None
+        self._answered = self.lock_id is None
+        #: One call about the lock at a time: an extension that comes after the answer would find no lock.
+        self._calling = asyncio.Lock()
+        self._keeper: asyncio.Task[None] | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._messages[index]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    async def acknowledge(self) -> None:
+        """The messages are done with."""
+        await self._answer(self._calls.acknowledge)
+
+    async def abandon(self, error: str | None = None) -> None:
+        """Gives the messages back, to the front of the queue; ``error`` is their next ``last_error``."""
+        await self._answer(self._calls.abandon, error)
+
+    async def dead_letter(self, reason: str | None = None) -> None:
+        """Moves the messages to the queue's dead-letter queue."""
+        await self._answer(self._calls.dead_letter, reason)
+
+    async def extend(self, seconds: int) -> None:
+        """Adds to the lock's time, never past 300 seconds from now. It is extended without this too."""
+        async with self._calling:
+            if self.lock_id is None or self._answered:
+                return
+            try:
+                answer = await self._calls.extend(self.lock_id, seconds)
+            except _GONE as error:
+                raise self._lose(error) from error
+            self._expires_at = float(answer["lock_expires_at"])
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the lock lasts if nobody extends it."""
+        return self._expires_at - self._clock_difference - _now()
+
+    async def __aenter__(self) -> Self:
+        if not self._answered:
+            self._keeper = asyncio.create_task(self._keep(), name=f"lock of {self._calls.queue}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await surely(self._leave(error))
+
+    async def _leave(self, error: BaseException | None) -> None:
+        await self._stop_keeping()
+        if self._answered:
+            return
+        if error is None:
+            await self.acknowledge()
+            return
+        try:
+            async with asyncio.timeout(ABANDON_SECONDS):
+                await self.abandon(described(error))
+        except (HoldfastError, TimeoutError) as failure:
+            # The body's own error is the one to be seen.
+            log.warning("%d messages of %s were not given back: %s", len(self), self._calls.queue, failure)
+
+    async def _answer(self, call: Callable[..., Awaitable[Answer]], *arguments: str | None) -> None:
+        async with self._calling:
+            if self._answered:
+                return
+            if self._gone is not None:
+                self._answered = True
+                raise _lost() from self._gone
+            try:
+                await call(self.lock_id, *arguments)
+            except _GONE as error:
+                self._answered = True
+                # Gone after an attempt whose answer was lost: it was that attempt that ended the lock.
+                if isinstance(error, LockExpired) or error.__cause__ is None:
+                    raise self._lose(error) from error
+            self._answered = True
+
+    async def _keep(self) -> None:
+        while (left := self.seconds_left) > 0:
+            if self._answered:
+                return
+            if left > self._ttl / 2:
+                await asyncio.sleep(left - self._ttl / 2)
+                continue
+            try:
+                async with asyncio.timeout(left):
+                    await self.extend(math.ceil(self._ttl - left))
+            except LockExpired:
+                return
+            except (HoldfastError, TimeoutError) as error:
+                log.warning("The lock of %d messages of %s was not extended: %s", len(self), self._calls.queue, error)
+                await asyncio.sleep(_PAUSE_SECONDS)
+        self.lost.set()
+
+    async def _stop_keeping(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+
+    def _lose(self, error: HoldfastError) -> LockExpired:
+        self._gone = error
+        self.lost.set()
+        return _lost()
+
+
+def described(error: BaseException) -> str:
+    """What a message's next consumer is told."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return f"{type(error).__name__}: {error}"
+
+
+def _lost() -> LockExpired:
+    return LockExpired("The lock was lost before the messages were answered for: they may be somebody else's by now.")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,96 @@
+"""The queue calls of the REST interface, one method each: what is sent, and whether it may be sent again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.client.connection import Repeat
+from holdfast.identity import check_id
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.client.connection import Connection
+
+Answer = dict[str, Any]
+
+LONGEST_TEXT = 1024
+
+
+class QueueCalls:
+    """Answers are the JSON objects of the REST interface."""
+
+    def __init__(self, connection: Connection, queue: str) -> None:
+        self.queue = check_id(queue, "queue id")
+        self._connection = connection
+        self._path = f"queue/{queue}"
+
+    async def push(self, body: bytes) -> Answer:
+        return await self._post("push", body, Repeat.UNLESS_SENT)
+
+    async def pop(self, count: int, wait_seconds: float) -> Answer:
+        return await self._pop({"count": count}, wait_seconds, Repeat.UNLESS_SENT)
+
+    async def lock(self, count: int, ttl_seconds: int, wait_seconds: float) -> Answer:
+        # What an answer that was lost had locked comes back by itself.
+        params: dict[str, str | int] = {"require_ack": "true", "count": count, "ttl_seconds": ttl_seconds}
+        return await self._pop(params, wait_seconds, Repeat.ALWAYS)
+
+    # A lock can be answered for once only: the second time there is no such lock.
+
+    async def acknowledge(self, lock_id: str) -> Answer:
+        return await self._post("acknowledge", dump({"lock_id": lock_id}), Repeat.ALWAYS)
+
+    async def abandon(self, lock_id: str, error: str | None) -> Answer:
+        return await self._post("abandon", dump({"lock_id": lock_id, "error": _shortened(error)}), Repeat.ALWAYS)
+
+    async def dead_letter(self, lock_id: str, reason: str | None) -> Answer:
+        return await self._post("dead-letter", dump({"lock_id": lock_id, "reason": _shortened(reason)}), Repeat.ALWAYS)
+
+    async def extend(self, lock_id: str, seconds: int) -> Answer:
+        # Twice is a lock that lasts longer than it need.
+        body = dump({"lock_id": lock_id, "additional_ttl_seconds": seconds})
+        return await self._post("extend-lock", body, Repeat.ALWAYS)
+
+    async def stats(self) -> Answer:
+        return await self._get("")
+
+    async def peek(self, count: int) -> Answer:
+        return await self._get("/peek", {"count": count})
+
+    async def in_flight(self) -> Answer:
+        return await self._get("/in-flight")
+
+    async def config(self) -> Answer:
+        return await self._get("/config")
+
+    async def set_config(self, changes: Mapping[str, Any]) -> Answer:
+        return await self._connection.call("PUT", f"{self._path}/config", body=dump(changes), repeat=Repeat.ALWAYS)
+
+    async def purge(self) -> Answer:
+        # A second one would take what was pushed in between.
+        return await self._connection.call("DELETE", f"{self._path}/items", repeat=Repeat.UNLESS_SENT)
+
+    async def _get(self, below: str, params: Mapping[str, int] | None = None) -> Answer:
+        return await self._connection.call("GET", self._path + below, params=params, repeat=Repeat.ALWAYS)
+
+    async def _post(self, call: str, body: bytes, repeat: Repeat) -> Answer:
+        return await self._connection.call("POST", f"{self._path}/{call}", body=body, repeat=repeat)
+
+    async def _pop(self, params: Mapping[str, str | int], wait_seconds: float, repeat: Repeat) -> Answer:
+        return await self._connection.call(
+            "POST", f"{self._path}/pop", params=params, wait_seconds=wait_seconds, repeat=repeat
+        )
+
+
+async def list_queues(connection: Connection, limit: int, cursor: str | None) -> Answer:
+    """One page."""
+    params: dict[str, str | int] = {"limit": limit}
+    if cursor is not None:
+        params["cursor"] = cursor
+    return await connection.call("GET", "queues", params=params, repeat=Repeat.ALWAYS)
+
+
+def _shortened(text: str | None) -> str | None:
+    return text and text[:LONGEST_TEXT]

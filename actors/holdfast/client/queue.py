@@ -1,0 +1,194 @@
+"""A queue as its callers see it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from holdfast.client import answers
+from holdfast.client.batch import Batch
+from holdfast.client.calls import QueueCalls
+from holdfast.client.consumer import Consumer
+from holdfast.client.endings import surely
+from holdfast.client.parcels import encode, pack
+from holdfast.errors import HoldfastError
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from holdfast.client.answers import LockInfo, Message, QueueStats
+    from holdfast.client.calls import Answer
+    from holdfast.client.connection import Connection
+    from holdfast.client.consumer import Handler
+
+_SECONDS_FOR_AN_ANSWER = 2.0
+
+
+class Queue:
+    """One queue of a server; made by :meth:`Client.queue`. A queue nobody has used is an empty one."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._calls = QueueCalls(connection, name)
+
+    @property
+    def name(self) -> str:
+        return self._calls.queue
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r})"
+
+    # Putting in
+
+    async def push(self, item: Any, priority: int = 0, *, idempotency_key: str | None = None) -> str:
+        """Puts one item in, any JSON value, and answers its id. The lowest priority comes out first.
+
+        Not repeated when the answer was lost (``AnswerLost``) or unclear (``Unavailable``): the item may be stored.
+        """
+        body = {"item": orjson.Fragment(encode(item)), "priority": priority, "idempotency_key": idempotency_key}
+        stored: str = (await self._calls.push(dump(body)))["ids"][0]
+        return stored
+
+    async def push_many(self, items: Iterable[Any], priority: int = 0) -> list[str]:
+        """Puts all of them in, in their order, and answers their ids.
+
+        They travel in requests of at most 1000 items and 4 MiB. Each request is stored as a whole or not at all;
+        an error leaves the requests before it stored, and has their ids in ``error.details["pushed"]``.
+        """
+        ids: list[str] = []
+        try:
+            for parcel in pack((encode(item) for item in items), priority):
+                ids += (await self._calls.push(parcel.body))["ids"]
+        except HoldfastError as error:
+            error.details["pushed"] = ids
+            raise
+        return ids
+
+    # Taking out
+
+    async def pop(self, count: int = 1, wait_seconds: float = 0) -> list[Message]:
+        """Takes up to ``count`` messages for good; what is lost on the way is lost. See :meth:`lock`.
+
+        ``wait_seconds`` is how long to wait for the first of them. Raises ``QueueLocked`` when all locks the queue
+        allows are taken.
+        """
+        return answers.messages(await self._calls.pop(count, wait_seconds))
+
+    @asynccontextmanager
+    async def lock(self, ttl_seconds: int = 30, count: int = 1, wait_seconds: float = 0) -> AsyncIterator[Batch]:
+        """Takes up to ``count`` messages under one lock: ``async with queue.lock() as batch``.
+
+        The batch is empty, and false, when there is nothing to take. The lock is extended while the block runs.
+        Leaving the block acknowledges; an error or a cancellation gives the messages back with what it says, and
+        passes on. Raises ``LockExpired`` when the lock was lost meanwhile, ``QueueLocked`` when all locks the queue
+        allows are taken.
+        """
+        async with await self._take(ttl_seconds, count, wait_seconds) as batch:
+            yield batch
+
+    async def consume(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 8,
+        ttl_seconds: int = 30,
+        wait_seconds: float = 20,
+        grace_seconds: float = 10,
+    ) -> None:
+        """Calls the handler with one message after the other, until cancelled.
+
+        Every message has a lock of its own: it is acknowledged when its handler returns, and given back with the
+        error when it raises. So ``concurrency`` handlers run at once only where the queue's ``max_locks`` allows
+        that many locks. With 1, which is what a queue starts with, messages are handled one at a time in their
+        order, however many consumers there are.
+
+        A handler whose lock is lost is cancelled, since its message may be somebody else's. When the server is away,
+        consuming goes on as soon as it is back. On cancellation nothing more is taken, the handlers that run get
+        ``grace_seconds`` to finish, and what did not finish is given back; cancelling again ends the grace.
+        """
+        if concurrency < 1 or wait_seconds < 1:
+            raise ValueError("concurrency and wait_seconds must be at least 1")
+
+        async def take(wait: float) -> Batch:
+            return await self._take(ttl_seconds, 1, wait)
+
+        consumer = Consumer(
+            self.name, take, handler, concurrency=concurrency, wait_seconds=wait_seconds, grace_seconds=grace_seconds
+        )
+        await consumer.run()
+
+    # Answering for a lock by its id. After an answer that was lost, LockNotFound or InvalidLockId with that loss as
+    # its cause means that it had been done.
+
+    async def acknowledge(self, lock_id: str) -> int:
+        """The locked items are done with. Answers how many there were."""
+        return _count(await self._calls.acknowledge(lock_id))
+
+    async def abandon(self, lock_id: str, error: str | None = None) -> int:
+        """Gives the locked items back."""
+        return _count(await self._calls.abandon(lock_id, error))
+
+    async def dead_letter(self, lock_id: str, reason: str | None = None) -> int:
+        """Moves the locked items to the queue's dead-letter queue."""
+        return _count(await self._calls.dead_letter(lock_id, reason))
+
+    async def extend(self, lock_id: str, seconds: int = 30) -> float:
+        """Adds to the lock's time, never past 300 seconds from now. Answers when it expires, in Unix seconds."""
+        expires_at: float = (await self._calls.extend(lock_id, seconds))["lock_expires_at"]
+        return expires_at
+
+    # Looking
+
+    async def peek(self, count: int = 1) -> list[Message]:
+        """The next messages, left where they are."""
+        return answers.messages(await self._calls.peek(count))
+
+    async def stats(self) -> QueueStats:
+        """How much waits, what is locked, how old the oldest is."""
+        return answers.stats(await self._calls.stats())
+
+    async def in_flight(self) -> list[LockInfo]:
+        """What is locked, and until when."""
+        return [answers.lock_info(lock) for lock in (await self._calls.in_flight())["locks"]]
+
+    # Keeping
+
+    async def purge(self) -> int:
+        """Removes all that waits, and answers how many. What is locked stays."""
+        purged: int = (await self._calls.purge())["purged"]
+        return purged
+
+    async def config(self) -> dict[str, Any]:
+        """The whole configuration."""
+        return await self._calls.config()
+
+    async def set_config(self, **changes: Any) -> dict[str, Any]:
+        """Changes the keys that are named, as in ``set_config(max_locks=8)``; answers the whole configuration."""
+        return await self._calls.set_config(changes)
+
+    async def _take(self, ttl_seconds: int, count: int, wait_seconds: float) -> Batch:
+        """A cancellation gives back what was taken for a caller that is no longer there."""
+        asking = asyncio.ensure_future(self._calls.lock(count, ttl_seconds, wait_seconds))
+        try:
+            return Batch(self._calls, await asyncio.shield(asking), ttl_seconds)
+        except asyncio.CancelledError:
+            await surely(self._return_unseen(asking, waits=wait_seconds > 0))
+            raise
+
+    async def _return_unseen(self, asking: asyncio.Future[Answer], *, waits: bool) -> None:
+        if waits:
+            # The server sees it, and gives back what it would have answered.
+            asking.cancel()
+        await asyncio.wait({asking}, timeout=_SECONDS_FOR_AN_ANSWER)
+        if asking.cancel():
+            await asyncio.wait({asking})
+        if not asking.cancelled() and asking.exception() is None and "lock_id" in asking.result():
+            await self._calls.abandon(asking.result()["lock_id"], "cancelled before it was seen")
+
+
+def _count(answer: Answer) -> int:
+    count: int = answer["items_acknowledged"]
+    return count
