@@ -16,6 +16,9 @@ from holdfast.local.ports import free_port
 
 from .dockerfile import ROOT, Stage, reaches_the_build, stages
 
+# The image is made once, by whichever worker runs these.
+pytestmark = pytest.mark.xdist_group("image")
+
 SECONDS_TO_START = 60.0
 SECONDS_TO_STOP = 30.0
 
