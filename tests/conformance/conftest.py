@@ -1,0 +1,45 @@
+"""Starts each host once for all of its tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conformance.dapr import DaprPostgresqlStack, DaprSqliteStack
+from conformance.served import EmbeddedStack
+from conformance.simulated import SimulatedStack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conformance.stack import Stack
+
+STACKS = {stack.name: stack for stack in (EmbeddedStack, DaprSqliteStack, DaprPostgresqlStack, SimulatedStack)}
+
+
+@pytest.fixture(scope="session")
+def start_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Stack]]:
+    """Gives the stack of a name, started when it is first asked for."""
+    running: dict[str, Stack] = {}
+    failed: dict[str, Exception] = {}
+
+    def start(name: str) -> Stack:
+        if name in failed:
+            pytest.fail(f"{name} did not start: {failed[name]}", pytrace=False)
+        if name not in running:
+            try:
+                running[name] = STACKS[name](tmp_path_factory.mktemp(name))
+            except Exception as error:
+                failed[name] = error
+                raise
+        return running[name]
+
+    yield start
+    for stack in running.values():
+        stack.close()
+
+
+@pytest.fixture
+def stack(request: pytest.FixtureRequest, start_stack: Callable[[str], Stack]) -> Stack:
+    return start_stack(request.param)

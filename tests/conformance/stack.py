@@ -1,0 +1,87 @@
+"""What a test may do to a host, whichever it is: call its actors, look into its store, end its processes."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+Result = TypeVar("Result")
+
+#: No argument at all, which is not the same as null.
+ABSENT = object()
+
+
+class CallFailed(Exception):
+    """A call to an actor that failed, as its caller sees it."""
+
+    def __init__(self, code: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.details = details or {}
+
+
+class Stack(ABC):
+    """A host and all it needs, with the suite's actors. Tests of one stack run one after the other."""
+
+    name: ClassVar[str]
+    #: After so many seconds without a call an actor is deactivated.
+    idle_timeout: ClassVar[float] = 2.0
+
+    @abstractmethod
+    def run(self, body: Coroutine[Any, Any, None]) -> None:
+        """Runs a test's body on this stack's event loop."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    async def call(self, actor_type: str, actor_id: str, method: str, data: Any = ABSENT) -> Any:
+        """Raises CallFailed; its code is UNREACHABLE when there was no answer."""
+
+    @abstractmethod
+    async def stored(self, actor_type: str, actor_id: str) -> dict[str, Any]:
+        """What lies in the store under this actor, read past the host."""
+
+    @abstractmethod
+    async def stored_keys(self) -> set[str]:
+        """Every key in the store."""
+
+    @abstractmethod
+    async def kill_app(self) -> None:
+        """Ends the process that runs the actors, as ``kill -9`` does."""
+
+    @abstractmethod
+    async def start_app(self) -> None:
+        """Starts it again and waits until it takes calls."""
+
+    @abstractmethod
+    async def kill_all(self) -> None:
+        """Ends every process but the database."""
+
+    @abstractmethod
+    async def start_all(self) -> None: ...
+
+    async def pass_time(self, seconds: float) -> None:
+        """Where what is awaited is that nothing happens, or that a deadline passes unseen."""
+        await asyncio.sleep(seconds)
+
+
+async def eventually(condition: Callable[[], Awaitable[Result]], within: float = 20.0) -> Result:
+    """The first truthy outcome. A call that fails is tried again; time is the event loop's."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + within
+    while True:
+        seen: Any
+        try:
+            if seen := await condition():
+                return seen
+        except CallFailed as failure:
+            seen = failure
+        if clock() > deadline:
+            raise AssertionError(f"did not come true within {within:g} s; the last outcome was {seen!r}")
+        await asyncio.sleep(0.05)
