@@ -77,12 +77,13 @@ class DaprHostClient(HostClient):
         await self._ask(actor_type, "POST", f"{_path(actor_type, actor_id)}/state", data)
 
     async def register_reminder(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
-        path = f"{_path(actor_type, actor_id)}/reminders/{_segment(name, 'reminder')}"
+        check_actor_id(actor_id)
+        _segment(name, "reminder")
         reminder = load(data)
-        if reminder.get("failurePolicy"):
-            await self._reminders.register(actor_type, actor_id, name, reminder, self.hosted)
-        else:
-            await self._ask(actor_type, "POST", path, data)
+        if not reminder.get("failurePolicy"):
+            # daprd's own policy forgets a reminder that failed four times, and an app may be away for longer.
+            reminder["failurePolicy"] = {"constant": {"interval": "1s"}}
+        await self._reminders.register(actor_type, actor_id, name, reminder, self.hosted)
 
     async def unregister_reminder(self, actor_type: str, actor_id: str, name: str) -> None:
         path = f"{_path(actor_type, actor_id)}/reminders/{_segment(name, 'reminder')}"
