@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dapr.actor import ActorRuntime
 from dapr.actor.runtime.config import ActorRuntimeConfig
 
 from holdfast.errors import NotFound
+from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import HostClient, Readiness, StateChange
 from holdfast.runtime.reminders import Reminders
 from holdfast.runtime.serialization import JsonSerializer, load
@@ -18,7 +19,7 @@ from holdfast.runtime.transactions import parse_transaction
 from holdfast.runtime.turns import ActorAddress, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from dapr.actor import Actor
     from dapr.actor.runtime.manager import ActorManager
@@ -105,10 +106,9 @@ class InProcessHost:
         self._state = "stopped"
 
     async def call(self, address: ActorAddress, method: str, body: bytes) -> bytes:
-        self._manager(address)
         return cast(
             "bytes",
-            await self._turns.run(address, lambda: self._runtime.dispatch(address.type, address.id, method, body)),
+            await self._turn(address, lambda: self._runtime.dispatch(address.type, address.id, method, body)),
         )
 
     async def load(self, address: ActorAddress, keys: Sequence[str]) -> dict[str, bytes]:
@@ -135,11 +135,16 @@ class InProcessHost:
             await self._runtime.deactivate(address.type, address.id)
 
     async def _fire_reminder(self, address: ActorAddress, name: str, body: bytes) -> None:
-        self._manager(address)
-        await self._turns.run(address, lambda: self._runtime.fire_reminder(address.type, address.id, name, body))
+        await self._turn(address, lambda: self._runtime.fire_reminder(address.type, address.id, name, body))
 
     async def _fire_timer(self, address: ActorAddress, name: str, body: bytes) -> None:
-        await self._turns.run(address, lambda: self._runtime.fire_timer(address.type, address.id, name, body))
+        await self._turn(address, lambda: self._runtime.fire_timer(address.type, address.id, name, body))
+
+    async def _turn(self, address: ActorAddress, action: Callable[[], Awaitable[Any]]) -> Any:
+        # Before the actor is made: an ordinary Dapr actor would take any id into its keys.
+        check_actor_id(address.id)
+        self._manager(address)
+        return await self._turns.run(address, action)
 
 
 class InProcessClient(HostClient):
