@@ -25,6 +25,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._virtual_now = 0.0
+        self._wall_clock_ahead = _BEGINNING
         super().__init__(_JumpingSelector(self._jump))
 
     @classmethod
@@ -38,7 +39,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def wall_clock(self) -> float:
         """Unix seconds, as an actor's clock has them."""
-        return _BEGINNING + self._virtual_now
+        return self._wall_clock_ahead + self._virtual_now
+
+    def set_wall_clock(self, seconds: float) -> None:
+        """Forward, or back when below zero, as somebody may do with a real one. What sleeps does not notice."""
+        self._wall_clock_ahead += seconds
 
     def run_in_executor(
         self, executor: Any, func: Callable[[*Arguments], Result], *args: *Arguments
@@ -56,7 +61,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if seconds is None:
             raise Deadlock
         # Never short of what comes next: the sum may be rounded down.
-        self._virtual_now = max(self._virtual_now + seconds, self._scheduled[0].when())
+        self._virtual_now = max(self._virtual_now + seconds, self._scheduled[0].when())  # type: ignore[attr-defined]
 
 
 class _JumpingSelector(selectors.BaseSelector):
