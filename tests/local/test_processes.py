@@ -98,6 +98,16 @@ async def test_terminate_kills_what_does_not_listen(tmp_path: Path) -> None:
     assert process.ending() == "was ended by SIGKILL"
 
 
+async def test_terminate_of_one_that_ended_a_moment_ago(tmp_path: Path) -> None:
+    process = ChildProcess("short", ["/bin/sh", "-c", "exit 3"], log=tmp_path / "short.log")
+    await process.start()
+    # Without giving way to the event loop, so that it does not know yet.
+    while not is_gone(process.pid):
+        pass
+    await process.terminate()
+    assert process.ending() == "ended with exit code 3"
+
+
 async def test_kill_takes_along_what_the_child_started(tmp_path: Path) -> None:
     process = child(
         tmp_path,

@@ -136,7 +136,9 @@ class ChildProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """To the process alone: it knows in which order what it started has to stop."""
         if self.running:
-            os.kill(self.pid, number)
+            # It may have ended without the event loop knowing yet.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     async def terminate(self, *, grace: float = 15.0) -> None:
         """Asks the process to stop, and kills it, with all it started, when it takes longer than `grace`."""

@@ -74,13 +74,21 @@ class Sidecar:
     """One daprd beside one app."""
 
     def __init__(
-        self, process: ChildProcess, *, app_id: str, app_port: int | None, http_port: int, grpc_port: int
+        self,
+        process: ChildProcess,
+        *,
+        app_id: str,
+        app_port: int | None,
+        http_port: int,
+        grpc_port: int,
+        has_components: bool,
     ) -> None:
         self.process = process
         self.app_id = app_id
         self.app_port = app_port
         self.http_port = http_port
         self.grpc_port = grpc_port
+        self._has_components = has_components
 
     @property
     def url(self) -> str:
@@ -124,10 +132,11 @@ class Sidecar:
     async def _is_ready(self) -> bool:
         if not await answers_ok(f"{self.url}/v1.0/healthz/outbound")():
             return False
-        if self.app_port is None:
-            return True
-        metadata = await self.metadata()
-        return metadata is not None and bool(metadata.get("actorRuntime", {}).get("hostReady"))
+        metadata = await self.metadata() or {}
+        # daprd 1.18.2 says it is healthy for a moment after a component failed, just before it ends.
+        if self._has_components and not metadata.get("components"):
+            return False
+        return self.app_port is None or bool(metadata.get("actorRuntime", {}).get("hostReady"))
 
 
 class LocalDapr:
@@ -198,7 +207,14 @@ class LocalDapr:
         ]
         # fmt: on
         process = self._process(name, command, {"DAPR_HOST_IP": LOOPBACK, **(environment or {})})
-        sidecar = Sidecar(process, app_id=app_id, app_port=app_port, http_port=http_port, grpc_port=grpc_port)
+        sidecar = Sidecar(
+            process,
+            app_id=app_id,
+            app_port=app_port,
+            http_port=http_port,
+            grpc_port=grpc_port,
+            has_components=resources is not None,
+        )
         self.sidecars.append(sidecar)
         await sidecar.start()
         return sidecar
