@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _JSON = "application/json"
+# daprd then forgets the timer.
+_CANCEL = {"X-DaprReminderCancel": "true"}
 
 
 class _NotTheSidecar(HoldfastError):
@@ -87,8 +89,8 @@ class Callbacks(DaprActor):
         return Response()
 
     async def _timer(self, request: Request) -> Response:
-        await self._host.fire_timer(_address(request), request.path_params["name"], await request.body())
-        return Response()
+        wanted = await self._host.fire_timer(_address(request), request.path_params["name"], await request.body())
+        return Response(headers={} if wanted else _CANCEL)
 
     def _guarded(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:

@@ -12,13 +12,15 @@ from holdfast.errors import InvalidRequest
 from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import HostClient, StateChange
 from holdfast.runtime.dapr.answers import refusal
+from holdfast.runtime.dapr.calls import Address
 from holdfast.runtime.dapr.http import SidecarHttp
 from holdfast.runtime.dapr.reminders import ReminderRpc
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER
+from holdfast.runtime.dapr.timers import mark
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _MOST_AT_ONCE = 32
 
@@ -46,6 +48,8 @@ class DaprHostClient(HostClient):
         self._reminders = ReminderRpc(grpc_endpoint, api_token, timeout=self.http.timeout, patience=patience)
         #: The types of actors that this app has: one of these that nobody hosts is away, not unknown.
         self.hosted: set[str] = set()
+        #: Names the present life of an actor that runs in this app; a timer dies with it.
+        self.life_of: Callable[[Address], str] | None = None
 
     def now(self) -> float:
         return time.time()
@@ -77,20 +81,18 @@ class DaprHostClient(HostClient):
         await self._ask(actor_type, "POST", f"{_path(actor_type, actor_id)}/state", data)
 
     async def register_reminder(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
-        check_actor_id(actor_id)
-        _segment(name, "reminder")
-        reminder = load(data)
-        if not reminder.get("failurePolicy"):
-            # daprd's own policy forgets a reminder that failed four times, and an app may be away for longer.
-            reminder["failurePolicy"] = {"constant": {"interval": "1s"}}
-        await self._reminders.register(actor_type, actor_id, name, reminder, self.hosted)
+        _path(actor_type, actor_id), _segment(name, "reminder")
+        await self._reminders.register(actor_type, actor_id, name, load(data), self.hosted)
 
     async def unregister_reminder(self, actor_type: str, actor_id: str, name: str) -> None:
         path = f"{_path(actor_type, actor_id)}/reminders/{_segment(name, 'reminder')}"
         await self._ask(actor_type, "DELETE", path, repeatable=True)
 
     async def register_timer(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
-        await self._ask(actor_type, "POST", f"{_path(actor_type, actor_id)}/timers/{_segment(name, 'timer')}", data)
+        path = f"{_path(actor_type, actor_id)}/timers/{_segment(name, 'timer')}"
+        if self.life_of is not None:
+            data = mark(data, self.life_of(Address(actor_type, actor_id)))
+        await self._ask(actor_type, "POST", path, data)
 
     async def unregister_timer(self, actor_type: str, actor_id: str, name: str) -> None:
         path = f"{_path(actor_type, actor_id)}/timers/{_segment(name, 'timer')}"

@@ -8,20 +8,22 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from dapr.actor import ActorId, ActorRuntime
+from dapr.actor import ActorRuntime
 from dapr.actor.runtime.config import ActorReentrancyConfig, ActorRuntimeConfig
 
 from holdfast.errors import HostStopping, NotFound
 from holdfast.runtime.contract import Readiness
+from holdfast.runtime.dapr.activations import Activations
 from holdfast.runtime.dapr.callbacks import Callbacks
 from holdfast.runtime.dapr.calls import Address, Calls
 from holdfast.runtime.dapr.client import DaprHostClient
 from holdfast.runtime.dapr.sidecar import look
 from holdfast.runtime.dapr.tenure import Tenure
+from holdfast.runtime.dapr.timers import unmark
 from holdfast.runtime.serialization import JsonSerializer, dump
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from dapr.actor import Actor
     from dapr.actor.runtime.manager import ActorManager
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DEACTIVATIONS_AT_A_TIME = 256
+_GRACE = 5.0
 
 
 class DaprHost:
@@ -57,7 +59,8 @@ class DaprHost:
         self._client = client or DaprHostClient()
         self._drain_timeout = drain_timeout
         self._config = ActorRuntimeConfig(
-            actor_idle_timeout=timedelta(seconds=idle_timeout),
+            # Longer than any of our calls waits: see activations.py.
+            actor_idle_timeout=timedelta(seconds=max(idle_timeout, self._client.http.timeout + _GRACE)),
             actor_scan_interval=timedelta(seconds=scan_interval),
             drain_ongoing_call_timeout=timedelta(seconds=rebalance_timeout),
             drain_rebalanced_actors=drain_rebalanced_actors,
@@ -65,6 +68,8 @@ class DaprHost:
         )
         self._runtime = _private_runtime(self._config)
         self._calls = Calls()
+        self._activations = Activations(self._managers, idle_timeout)
+        self._client.life_of = self._activations.life
         self._tenure = Tenure(self._client.http, lost=self._begin_anew, doubtful=self._forget_idle)
         self._stopping = False
         #: Somebody called as the sidecar would, without its token.
@@ -98,7 +103,7 @@ class DaprHost:
         return Readiness(not reason, reason)
 
     async def active_counts(self) -> dict[str, int]:
-        return {actor_type: len(manager._active_actors) for actor_type, manager in self._managers.items()}
+        return self._activations.counts()
 
     async def stop(self) -> None:
         self._stopping = True
@@ -107,6 +112,7 @@ class DaprHost:
                 await self._calls.drained()
         except TimeoutError:
             log.warning("%d turns did not end within %g s", len(self._calls), self._drain_timeout)
+        await self._activations.end()
         await self._tenure.end()
         await self._client.close()
 
@@ -126,7 +132,7 @@ class DaprHost:
 
     async def deactivate(self, address: Address) -> None:
         self._calls.revoke(address)
-        await self._forget(address)
+        await self._activations.drop(address)
 
     async def call(self, address: Address, method: str, body: bytes) -> bytes:
         return cast(
@@ -136,8 +142,13 @@ class DaprHost:
     async def remind(self, address: Address, name: str, body: bytes) -> None:
         await self._turn(address, lambda: self._runtime.fire_reminder(address.type, address.id, name, body))
 
-    async def fire_timer(self, address: Address, name: str, body: bytes) -> None:
+    async def fire_timer(self, address: Address, name: str, body: bytes) -> bool:
+        """Says no to a timer of a former life of its actor, in this process or in another."""
+        body, life = unmark(body)
+        if life and not self._activations.is_alive(address, life):
+            return False
         await self._turn(address, lambda: self._runtime.fire_timer(address.type, address.id, name, body))
+        return True
 
     async def _turn(self, address: Address, action: Callable[[], Awaitable[Any]]) -> Any:
         if self._stopping:
@@ -145,47 +156,31 @@ class DaprHost:
         if address.type not in self._managers:
             raise NotFound(f"This app has no actors of type {address.type}.")
         with self._calls.running(address):
+            await self._activations.wanted(address)
             if not await self._tenure.is_certain():
                 self._client.epoch += 1
                 if self._calls.only_one(address):
                     # For actors with the SDK's state manager, which knows no epoch.
-                    await self._forget(address)
-            return await action()
+                    await self._activations.drop(address)
+            try:
+                return await action()
+            finally:
+                if self._calls.only_one(address):
+                    self._activations.released(address)
 
     async def _begin_anew(self) -> None:
         """Our actors were not ours for a while. What runs since before that changes nothing more."""
         self._client.epoch += 1
         self._calls.revoke_all()
         await self._calls.silent()
-        dropped = self._in_memory()
-        await self._forget_all(dropped)
+        dropped = self._activations.all()
+        await self._activations.drop_all(dropped)
         log.info("%d actors that were in memory are read anew", len(dropped))
 
     async def _forget_idle(self) -> None:
         """Our actors may not have been ours for a while. Those in a turn are left to the epoch."""
         self._client.epoch += 1
-        await self._forget_all([address for address in self._in_memory() if not self._calls.any(address)])
-
-    def _in_memory(self) -> list[Address]:
-        return [
-            Address(kind, actor_id) for kind, manager in self._managers.items() for actor_id in manager._active_actors
-        ]
-
-    async def _forget_all(self, addresses: Sequence[Address]) -> None:
-        for count, address in enumerate(addresses, start=1):
-            await self._forget(address)
-            if count % _DEACTIVATIONS_AT_A_TIME == 0:
-                await asyncio.sleep(0)
-
-    async def _forget(self, address: Address) -> None:
-        manager = self._managers.get(address.type)
-        if manager is None or address.id not in manager._active_actors:
-            return
-        try:
-            await manager.deactivate_actor(ActorId(address.id))
-        except Exception:
-            # An actor's own clean-up code failed; it is gone all the same.
-            log.exception("deactivating %s %s", address.type, address.id)
+        await self._activations.drop_all(address for address in self._activations.all() if not self._calls.any(address))
 
     @property
     def _managers(self) -> dict[str, ActorManager]:

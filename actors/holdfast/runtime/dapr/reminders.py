@@ -1,8 +1,8 @@
-"""Reminders with a failure policy, which daprd takes over gRPC only.
+"""Reminders that are tried until they succeed, unless their actor says otherwise.
 
-Over HTTP daprd 1.18.2 reads no policy: the SDK (1.18.3) sends ``failurePolicy``, daprd looks for ``failure_policy``,
-and what it finds there is a protobuf "oneof" that its JSON decoder leaves empty. The reminder then fires four times
-at most and is gone.
+daprd's own default gives up after four tries, a second apart. A failure policy goes over gRPC only: over HTTP daprd
+1.18.2 reads none. The SDK (1.18.3) sends ``failurePolicy``, daprd looks for ``failure_policy``, and what it finds there
+is a protobuf "oneof", which its JSON decoder leaves empty.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ _OPTIONS = [
 ]
 
 
+_UNTIL_IT_SUCCEEDS: dict[str, Any] = {"constant": {"interval": "1s"}}
+
+
 class ReminderRpc:
     """The sidecar's gRPC API, as far as reminders need it."""
 
@@ -61,7 +64,7 @@ class ReminderRpc:
             period=reminder.get("period") or "",
             ttl=reminder.get("ttl") or "",
             data=base64.b64decode(reminder.get("data") or ""),
-            failure_policy=_policy(reminder["failurePolicy"]),
+            failure_policy=_policy(reminder.get("failurePolicy") or _UNTIL_IT_SUCCEEDS),
         )
         try:
             async with asking(self._timeout):
