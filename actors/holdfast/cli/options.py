@@ -24,25 +24,38 @@ def option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
     return click.option(*names, **(shown | attributes))
 
 
-def from_settings_file(group: click.Group, path: Path = SETTINGS_FILE) -> dict[str, dict[str, Any]]:
-    """The file's values as click's defaults, for every command that has such an option."""
+def from_settings_file(group: click.Group, path: Path = SETTINGS_FILE) -> dict[str, Any]:
+    """The file's values as click's defaults, for every command that has such an option, in groups of groups too."""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from error
-    defaults: dict[str, dict[str, Any]] = {}
+    by_name = {key.replace("_", "-"): value for key, value in values.items()}
     known: set[str] = set()
-    for command_name, command in group.commands.items():
-        mine = {param.name for param in command.params if isinstance(param, click.Option) and param.name}
-        known |= mine
-        defaults[command_name] = {
-            name: value for key, value in values.items() if (name := key.replace("-", "_")) in mine
-        }
-    unknown = sorted(key for key in values if key.replace("-", "_") not in known)
+    defaults = _defaults(group, by_name, known)
+    unknown = sorted(key for key in values if key.replace("_", "-") not in known)
     if unknown:
         raise SettingsError(
-            f"{path} has a key that no option goes by: {unknown[0]}. 'holdfast serve --help' lists them."
+            f"{path} has a key that no option goes by: {unknown[0]}. 'holdfast COMMAND --help' lists them."
         )
+    return defaults
+
+
+def _defaults(group: click.Group, values: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    """As click wants them: by command, and by the name of the parameter; ``known`` gathers the options' names."""
+    defaults: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        mine = {
+            long.removeprefix("--"): param.name
+            for param in command.params
+            if isinstance(param, click.Option) and param.name
+            for long in param.opts
+            if long.startswith("--")
+        }
+        known |= mine.keys()
+        defaults[name] = {mine[key]: value for key, value in values.items() if key in mine}
+        if isinstance(command, click.Group):
+            defaults[name] |= _defaults(command, values, known)
     return defaults

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,8 @@ class Connection:
             ) as response:
                 data = await response.read()
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectionFailed(f"{self._url} cannot be reached, so nothing was done: {error}.") from error
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise ConnectionFailed(f"{self._url} cannot be reached, so nothing was done: {reason}.") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             reason = str(error) or f"there was none within {timeout.total:g} s"
             raise AnswerLost(

@@ -1,0 +1,78 @@
+"""Items on their way into ``holdfast queue push``: JSON from the command line, or a line of it each."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from holdfast.runtime.serialization import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+def from_arguments(arguments: Iterable[str]) -> Iterator[bytes]:
+    for argument in arguments:
+        try:
+            load(argument)
+        except ValueError as error:
+            raise click.UsageError(
+                f"{argument!r} is not JSON ({error}). A text is written with its quotes: '\"text\"'."
+            ) from error
+        yield argument.encode()
+
+
+class Lines:
+    """JSON lines, and how far they have been read. Empty lines are passed over."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.bytes_read = 0
+
+    @property
+    def size(self) -> int | None:
+        """How many bytes there are, where that can be known."""
+        try:
+            found = os.fstat(self._stream.fileno())
+        except OSError:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number, line in enumerate(self._stream, 1):
+            self.bytes_read += len(line)
+            if not line.strip():
+                continue
+            try:
+                load(line)
+            except ValueError as error:
+                raise click.UsageError(f"Line {number:,} is not JSON: {error}.") from error
+            yield line.strip()
+
+
+@contextmanager
+def progress(lines: Lines | None) -> Iterator[Callable[[int], None]]:
+    """Call it with the number of items pushed so far. A bar on the terminal for lines; elsewhere nothing."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("pushing"),
+        BarColumn(),
+        TextColumn("{task.fields[count]:,} items"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    shown = lines is not None and sys.stderr.isatty()
+    with Progress(*columns, console=Console(file=sys.stderr), disable=not shown) as bar:
+        task = bar.add_task("pushing", total=lines.size if lines else None, count=0)
+
+        def report(count: int) -> None:
+            bar.update(task, completed=lines.bytes_read if lines else 0, count=count)
+
+        yield report
