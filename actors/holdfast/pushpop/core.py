@@ -194,7 +194,9 @@ class Queue:
 
     def expire(self, now: float) -> None:
         """Gives back what is locked for too long. Every command comes after this."""
-        for lock in [lock for lock in self.holdings.locks.values() if lock.expires_at <= now]:
+        expired = [lock for lock in self.holdings.locks.values() if lock.expires_at <= now]
+        # The same order before and after a restart.
+        for lock in sorted(expired, key=lambda lock: (lock.expires_at, lock.taken[0].place)):
             self.holdings.remember_expired(lock.lock_id)
             self.counters["expired"] += len(lock.taken)
             self._give_back(lock, now, None)
