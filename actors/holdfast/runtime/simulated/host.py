@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.errors import SaveFailed
+from holdfast.errors import SaveFailed, Unavailable
 from holdfast.runtime.inprocess import InProcessHost
 from holdfast.runtime.simulated.loop import VirtualTimeLoop
 from holdfast.runtime.simulated.storage import MemoryStorage
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class Faults:
     """How likely each fault is, from 0 to 1; all of them from one seed, so that a run can be played again."""
 
+    load_fails: float = 0.0
+    #: The reminder is not registered.
+    remind_fails: float = 0.0
     #: The save changes nothing.
     save_fails: float = 0.0
     #: The save is done, but whoever asked for it hears that it failed.
@@ -79,6 +82,10 @@ class SimulatedHost(InProcessHost):
 
     async def _before(self, what: str) -> None:
         await asyncio.sleep(self._random.uniform(0, self.faults.slowest))
+        if what == "load" and self._strikes(self.faults.load_fails):
+            raise Unavailable
+        if what == "remind" and self._strikes(self.faults.remind_fails):
+            raise Unavailable
         if what == "save":
             if self._strikes(self.faults.crash_before_save):
                 await self._die()

@@ -41,7 +41,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Unix seconds, as an actor's clock has them."""
         return self._wall_clock_ahead + self._virtual_now
 
-    def set_wall_clock(self, seconds: float) -> None:
+    def step_wall_clock(self, seconds: float) -> None:
         """Forward, or back when below zero, as somebody may do with a real one. What sleeps does not notice."""
         self._wall_clock_ahead += seconds
 

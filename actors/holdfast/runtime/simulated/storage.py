@@ -20,6 +20,8 @@ class MemoryStorage:
         self.reminders: dict[tuple[ActorAddress, str], Reminder] = {}
         self.before: Callable[[str], Awaitable[None]] = _nothing
         self.after: Callable[[str], Awaitable[None]] = _nothing
+        #: Is shown every transaction at the moment it is done.
+        self.committed: Callable[[Sequence[Write]], None] = _unseen
 
     async def open(self) -> None:
         pass
@@ -41,6 +43,7 @@ class MemoryStorage:
             else:
                 expires_at = None if write.ttl_seconds is None else self._now() + write.ttl_seconds
                 self.rows[write.key] = (write.value, expires_at)
+        self.committed(writes)
         await self.after("save")
 
     async def put_reminder(self, reminder: Reminder) -> None:
@@ -68,4 +71,8 @@ class MemoryStorage:
 
 
 async def _nothing(_what: str) -> None:
+    pass
+
+
+def _unseen(_writes: Sequence[Write]) -> None:
     pass
