@@ -1,28 +1,36 @@
 """Dapr's actor API over the embedded host, so that any Dapr SDK's actor proxy works against it.
 
-Statuses, codes and messages are those of daprd 1.18; the tests compare them side by side.
+Statuses, codes and messages are those of daprd 1.18; the tests compare them side by side. It is stricter in ids: daprd
+takes any of them into the keys of its store.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from pydantic_core import from_json
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidRequest
+from holdfast.gateway.actor_names import problem_of_method, problem_of_name
+from holdfast.gateway.limits import MAX_BODY
+from holdfast.identity import check_actor_id
 from holdfast.runtime.faults import describe
 from holdfast.runtime.inprocess import SEPARATOR
+from holdfast.runtime.reminders import ReminderExists
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.transactions import parse_transaction
+from holdfast.runtime.transactions import Malformed, check_shape, parse_transaction
 from holdfast.runtime.turns import ActorAddress
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from holdfast.runtime.inprocess import InProcessHost
 
+_PREFIX = "/v1.0/actors"
 _JSON = "application/json"
+_NO_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class _Refused(Exception):
@@ -35,12 +43,19 @@ class _Refused(Exception):
 
 
 class ActorApi:
-    """An ASGI application, to be mounted at ``/v1.0/actors``."""
+    """Middleware that takes what is below ``/v1.0/actors``.
 
-    def __init__(self, host: InProcessHost) -> None:
+    Not a mounted application: Starlette (1.10) does not find the way there when a path has a line feed in it.
+    """
+
+    def __init__(self, app: ASGIApp, host: InProcessHost) -> None:
+        self._app = app
         self._host = host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{_PREFIX}/"):
+            await self._app(scope, receive, send)
+            return
         try:
             status, body = await self._answer(scope, receive)
         except _Refused as refused:
@@ -51,13 +66,10 @@ class ActorApi:
         await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes]:
-        # The raw path: an encoded slash belongs to its segment, and is for the check below to refuse.
-        path = scope["raw_path"].partition(b"?")[0]
-        segments = [unquote_to_bytes(part).decode("utf-8", "replace") for part in path.split(b"/")[3:]]
         verb: str = scope["method"]
-        match segments:
+        match _segments(scope):
             case [kind, actor, "method", method] if verb in ("GET", "POST", "PUT", "DELETE"):
-                return await self._invoke(_address(kind, actor), method, await _body(receive))
+                return await self._invoke(kind, actor, method, receive)
             case [kind, actor, "state"] if verb in ("POST", "PUT"):
                 return await self._transact(_address(kind, actor), await _body(receive))
             case [kind, actor, "state", key] if verb == "GET":
@@ -66,33 +78,35 @@ class ActorApi:
                 return await self._reminder(verb, _address(kind, actor), name, receive)
             case [kind, actor, "timers", name] if verb in ("POST", "PUT", "DELETE"):
                 return await self._timer(verb, _address(kind, actor), name, receive)
-            case [_, _, "method" | "reminders" | "timers", _] | [_, _, "state"] | [_, _, "state", _]:
-                return 405, b""
             case _:
-                return 404, b""
+                # So daprd says, to which every other path is a call to another app.
+                message = "failed getting app id either from the URL path or the header dapr-app-id"
+                raise _Refused(404, "ERR_DIRECT_INVOKE", message)
 
-    async def _invoke(self, address: ActorAddress, method: str, body: bytes) -> tuple[int, bytes]:
-        if any(character in "#?\0" or character < " " or character == "\x7f" for character in method):
-            raise _Refused(400, "ERR_BAD_REQUEST", f"invalid request: method contains forbidden character: {method!r}")
-        if address.type not in self._host.actor_types:
-            raise _Refused(
-                404,
-                "ERR_ACTOR_NO_ADDRESS",
-                f"did not find address for actor '{address.type}{SEPARATOR}{address.id}'",
+    async def _invoke(self, kind: str, actor: str, method: str, receive: Receive) -> tuple[int, bytes]:
+        for what, value in (("actorType", kind), ("actorId", actor)):
+            if problem := problem_of_name(value):
+                raise _bad_request(f"invalid {what}: {problem}")
+        if problem := problem_of_method(method):
+            raise _bad_request(problem)
+        body = await _body(receive)
+        if kind not in self._host.actor_types:
+            raise _invocation_failed(
+                "failed to lookup actor: api error: code = FailedPrecondition desc = "
+                f"did not find address for actor '{kind}/{actor}'"
             )
         try:
-            return 200, await self._host.call(address, method, body)
+            return 200, await self._host.call(ActorAddress(kind, actor), method, body)
         except Exception as error:
             # All that an actor raised becomes an answer; what is not meant for callers stays in the log.
-            told = describe(error, f"{address.type}.{method}")
-            raise _Refused(
-                500,
-                "ERR_ACTOR_INVOKE_METHOD",
-                f"error invoke actor method: error from actor service: (500) {dump(told).decode()}",
-            ) from error
+            told = dump(describe(error, f"{kind}.{method}")).decode()
+            raise _invocation_failed(f"error from actor service: (500) {told}") from error
 
     async def _transact(self, address: ActorAddress, body: bytes) -> tuple[int, bytes]:
-        operations = _decode(body)
+        try:
+            operations = check_shape(_decode(body))
+        except Malformed as error:
+            raise _malformed(error) from error
         if address.type not in self._host.actor_types or not self._host.is_active(address):
             raise _Refused(400, "ERR_ACTOR_INSTANCE_MISSING", "actor instance is missing")
         try:
@@ -111,7 +125,7 @@ class ActorApi:
         return (200, found[key]) if key in found else (204, b"")
 
     async def _reminder(self, verb: str, address: ActorAddress, name: str, receive: Receive) -> tuple[int, bytes]:
-        request = _decode_object(await _body(receive)) if verb in ("POST", "PUT") else {}
+        request = _decode_times(await _body(receive)) if verb in ("POST", "PUT") else {}
         _check_name(name)
         if address.type not in self._host.actor_types:
             raise _Refused(
@@ -119,30 +133,37 @@ class ActorApi:
                 "ERR_ACTOR_REMINDER_NON_HOSTED",
                 "operations on actor reminders are only possible on hosted actor types",
             )
-        reminders = self._host.reminders
         try:
             match verb:
                 case "GET":
-                    found = await reminders.get(address, name)
-                    if found is None:
-                        raise _Refused(404, "ERR_ACTOR_REMINDER_NOT_FOUND", f"actor reminder not found: {name}")
-                    shown: dict[str, Any] = {"actorID": address.id, "actorType": address.type}
-                    if found.data:
-                        shown["data"] = load(found.data)
-                    shown |= {"dueTime": found.due_time, "period": found.period}
-                    return 200, dump({key: value for key, value in shown.items() if value != ""})
+                    return 200, await self._shown(address, name)
                 case "DELETE":
-                    await reminders.unregister(address, name)
+                    await self._host.reminders.unregister(address, name)
                 case _:
-                    await reminders.register(address, name, request)
-        except (TypeError, ValueError, HoldfastError) as error:
-            word = {"GET": "GET", "DELETE": "DELETE"}.get(verb, "CREATE")
-            doing = {"GET": "getting", "DELETE": "deleting"}.get(verb, "creating")
+                    await self._host.reminders.register(address, name, request)
+        except ReminderExists as error:
+            raise _Refused(
+                409, "ERR_ACTOR_REMINDER_ALREADY_EXISTS", f"actor reminder already exists: {name}"
+            ) from error
+        except (ValueError, HoldfastError) as error:
+            word, doing = {"GET": ("GET", "getting"), "DELETE": ("DELETE", "deleting")}.get(
+                verb, ("CREATE", "creating")
+            )
             raise _Refused(500, f"ERR_ACTOR_REMINDER_{word}", f"error {doing} actor reminder: {error}") from error
         return 204, b""
 
+    async def _shown(self, address: ActorAddress, name: str) -> bytes:
+        found = await self._host.reminders.get(address, name)
+        if found is None:
+            raise _Refused(404, "ERR_ACTOR_REMINDER_NOT_FOUND", f"actor reminder not found: {name}")
+        shown: dict[str, Any] = {"actorID": address.id, "actorType": address.type}
+        if found.data:
+            shown["data"] = load(found.data)
+        shown |= {"dueTime": found.due_time, "period": found.period}
+        return dump({key: value for key, value in shown.items() if value != ""})
+
     async def _timer(self, verb: str, address: ActorAddress, name: str, receive: Receive) -> tuple[int, bytes]:
-        request = _decode_object(await _body(receive)) if verb in ("POST", "PUT") else {}
+        request = _decode_times(await _body(receive)) if verb in ("POST", "PUT") else {}
         _check_name(name)
         if verb == "DELETE":
             self._host.timers.unregister(address, name)
@@ -153,58 +174,76 @@ class ActorApi:
                     f"can't create timer for actor {address.type}{SEPARATOR}{address.id}: actor type not registered"
                 )
             self._host.timers.register(address, name, request)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise _Refused(500, "ERR_ACTOR_TIMER_CREATE", f"error creating actor timer: {error}") from error
         return 204, b""
 
 
+def _segments(scope: Scope) -> list[str]:
+    """What follows the prefix; nothing when that is not a path of this API."""
+    # The raw path: an encoded slash belongs to its segment, and is for the checks to refuse.
+    path = scope["raw_path"].partition(b"?")[0]
+    if _NO_ESCAPE.search(path):
+        raise _bad_request("invalid URL escape")
+    raw = path.removesuffix(b"/").split(b"/")[3:]
+    if any(part in (b"", b".", b"..") for part in raw):
+        return []
+    return [unquote_to_bytes(part).decode("utf-8", "replace") for part in raw]
+
+
 def _address(actor_type: str, actor_id: str) -> ActorAddress:
-    for what, value in (("actorType", actor_type), ("actorId", actor_id)):
-        if problem := _problem(value):
-            raise _Refused(400, "ERR_BAD_REQUEST", f"invalid request: invalid {what}: {problem}")
+    try:
+        check_actor_id(actor_id)
+    except InvalidRequest as error:
+        raise _bad_request(f"invalid actorId: {problem_of_name(actor_id) or error}") from error
     return ActorAddress(actor_type, actor_id)
 
 
 def _check_name(name: str) -> None:
-    if problem := _problem(name):
-        raise _Refused(400, "ERR_BAD_REQUEST", f"invalid request: {problem}")
-
-
-def _problem(name: str) -> str:
-    quoted = dump(name).decode()
-    if any(character in "#?\0/\\" for character in name):
-        return f"name contains forbidden character: {quoted}"
-    for position, character in enumerate(name):
-        if character < " " or character == "\x7f":
-            return f"name contains control character at position {position}: {quoted}"
-    if name in (".", ".."):
-        return f"name is a path traversal sequence: {quoted}"
-    if SEPARATOR in name:
-        # daprd lets this through, into keys that then say something else.
-        return f"name contains forbidden character: {quoted}"
-    return ""
+    if problem := problem_of_name(name):
+        raise _bad_request(problem)
 
 
 def _decode(body: bytes) -> Any:
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise _Refused(400, "ERR_MALFORMED_REQUEST", f"failed deserializing HTTP body: {error}") from error
+        raise _malformed(error) from error
 
 
-def _decode_object(body: bytes) -> dict[str, Any]:
-    value = _decode(body)
-    if not isinstance(value, dict):
-        raise _Refused(400, "ERR_MALFORMED_REQUEST", "failed deserializing HTTP body: not an object")
-    return value
+def _decode_times(body: bytes) -> dict[str, Any]:
+    """The body of a reminder or a timer."""
+    request = _decode(body)
+    if not isinstance(request, dict):
+        raise _malformed("this is not an object")
+    for name, kind in (("dueTime", str), ("period", str), ("ttl", str), ("callback", str), ("overwrite", bool)):
+        if not isinstance(request.get(name), kind | None):
+            raise _malformed(f"{name} is not of the right type")
+    return request
+
+
+def _bad_request(reason: str) -> _Refused:
+    return _Refused(400, "ERR_BAD_REQUEST", f"invalid request: {reason}")
+
+
+def _malformed(reason: object) -> _Refused:
+    return _Refused(400, "ERR_MALFORMED_REQUEST", f"failed deserializing HTTP body: {reason}")
+
+
+def _invocation_failed(reason: str) -> _Refused:
+    return _Refused(500, "ERR_ACTOR_INVOKE_METHOD", f"error invoke actor method: {reason}")
 
 
 async def _body(receive: Receive) -> bytes:
     parts = []
+    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Refused(400, "ERR_BAD_REQUEST", "invalid request: failed to read body: the caller went away")
+            raise _bad_request("failed to read body: the caller went away")
         parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MAX_BODY:
+            raise _bad_request("failed to read body: stream too large")
         if not message.get("more_body"):
             return b"".join(parts)

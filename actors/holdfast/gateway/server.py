@@ -51,8 +51,10 @@ def create_app(make_host: Callable[[FastAPI], Host], *, token: str | None = None
     openapi.install(app)
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
-        app.mount("/v1.0/actors", ActorApi(host))
     app.add_middleware(BodyLimit)
+    if isinstance(host, InProcessHost):
+        # Outside of the limit: it has the same one, and daprd's words for it.
+        app.add_middleware(ActorApi, host=host)
     if token:
         app.add_middleware(
             TokenRequired,

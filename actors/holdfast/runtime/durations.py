@@ -1,10 +1,13 @@
-"""Times and spans as Dapr's actor API writes them: Go durations, ISO 8601 spans with repetitions, RFC 3339."""
+"""Times and spans as Dapr's actor API writes them: Go durations, ISO 8601 spans with repetitions, RFC 3339.
+
+What is refused, and in which words, is as in daprd 1.18; of ISO 8601, months and years are not taken.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 _GO_UNITS = {
@@ -17,11 +20,12 @@ _GO_UNITS = {
     "μs": Decimal("0.000001"),
     "ns": Decimal("0.000000001"),
 }
-_GO_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_GO_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _ISO = re.compile(
-    r"(?:R(?P<repeats>\d*)/?)?(?:P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?)?\Z"
+    r"(?:R(?P<repeats>[0-9]+)/)?P(?=.)(?:(?P<weeks>[0-9]+)W)?(?:(?P<days>[0-9]+)D)?"
+    r"(?:T(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?(?:(?P<seconds>[0-9]+)S)?)?\Z"
 )
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +46,46 @@ def go_duration(span: timedelta) -> str:
 
 def parse_period(text: str) -> Period:
     """A period of a reminder or timer: ``1h30m``, ``PT90S``, ``R3/PT1S``. Raises ValueError."""
-    if text and text[0] in "RP":
-        found = _ISO.match(text)
-        if not found or not any(found.groupdict().values()):
-            raise ValueError(f"unsupported duration format: {text}")
-        part = {name: int(value) for name, value in found.groupdict(default="0").items() if value}
-        repeats = part.pop("repeats", 0) if text.startswith("R") else None
-        if repeats == 0:
-            raise ValueError("has zero repetitions")
-        return Period(timedelta(**part).total_seconds(), repeats)
-    return Period(_go_seconds(text))
+    period = _parse_span(text)
+    if period is None:
+        raise ValueError(f"unsupported duration format: {text}")
+    if period.repeats == 0:
+        raise ValueError("has zero repetitions")
+    return period
 
 
 def parse_due(text: str, now: float) -> float:
     """The moment a due time or a time to live means, in Unix seconds. Raises ValueError."""
     if not text:
         return now
+    if span := _parse_span(text):
+        if span.repeats is not None:
+            raise ValueError("repetitions are not allowed")
+        return now + span.seconds
     try:
-        return now + parse_period(text).seconds
+        if _MOMENT.match(text):
+            return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        pass  # a month of 13, a day of 32
+    raise ValueError(f"unsupported time/duration format: {text}")
 
 
-def _go_seconds(text: str) -> float:
+def _parse_span(text: str) -> Period | None:
+    if found := _ISO.match(text):
+        part = {name: int(value) for name, value in found.groupdict().items() if value}
+        repeats = part.pop("repeats", None)
+        return Period(_total(part), repeats)
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if rest == "0":
-        return 0.0
+        return Period(0.0)
     parts = _GO_PART.findall(rest)
     if not parts or "".join(number + unit for number, unit in parts) != rest:
-        raise ValueError(f"unsupported duration format: {text}")
-    return float(sign * sum(Decimal(number) * _GO_UNITS[unit] for number, unit in parts))
+        return None
+    return Period(float(sign * sum(Decimal(number) * _GO_UNITS[unit] for number, unit in parts)))
+
+
+def _total(part: dict[str, int]) -> float:
+    try:
+        return timedelta(**part).total_seconds()
+    except OverflowError:
+        raise ValueError("this span is too long") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from holdfast.runtime.storage import Reminder
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from holdfast.runtime.durations import Period
     from holdfast.runtime.storage import Storage
     from holdfast.runtime.turns import ActorAddress
 
@@ -29,6 +31,13 @@ FIRST_RETRY = 1.0
 LONGEST_RETRY = 60.0
 # The wall clock may be set forward, or the machine may have slept: look again even when nothing seems due.
 LONGEST_WAIT = 5.0
+
+
+class ReminderExists(HoldfastError):
+    """There is a reminder of this name already."""
+
+    code = "CONFLICT"
+    status = 409
 
 
 class Reminders:
@@ -46,6 +55,7 @@ class Reminders:
         self._now = now
         self._firing: set[tuple[ActorAddress, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._registering = asyncio.Lock()
         self._changed = asyncio.Event()
         self._next_due = float("inf")
         self._loop: asyncio.Task[None] | None = None
@@ -69,9 +79,18 @@ class Reminders:
                 task.cancel()
 
     async def register(self, address: ActorAddress, name: str, body: dict[str, Any]) -> None:
-        """Takes the body of Dapr's reminder call. Raises ValueError when a time in it makes no sense."""
+        """Takes the body of Dapr's reminder call.
+
+        Raises ValueError when a time in it makes no sense, ReminderExists when it asks not to replace one.
+        """
         reminder = _from_request(address, name, body, self._now())
-        await self._storage.put_reminder(reminder)
+        if body.get("overwrite") is False:
+            async with self._registering:
+                if await self._storage.get_reminder(address, name):
+                    raise ReminderExists
+                await self._storage.put_reminder(reminder)
+        else:
+            await self._storage.put_reminder(reminder)
         self._wake(reminder.due_at)
 
     async def unregister(self, address: ActorAddress, name: str) -> None:
@@ -157,14 +176,18 @@ class Reminders:
 
 def _from_request(address: ActorAddress, name: str, body: dict[str, Any], now: float) -> Reminder:
     due_time, period, ttl = (body.get(key) or "" for key in ("dueTime", "period", "ttl"))
-    for key, text in (("dueTime", due_time), ("period", period), ("ttl", ttl)):
-        if not isinstance(text, str):
-            raise TypeError(f"{key} must be a string")
-    due_at = parse_due(due_time, now)
-    every = parse_period(period) if period else None
+    every = _every(period) if period else None
+    if due_time:
+        due_at = parse_due(due_time, now)
+    elif every:
+        due_at = now + every.seconds
+    else:
+        raise ValueError("a reminder has a due time or a period")
+    if ttl and not every:
+        raise ValueError("only a reminder with a period has a time to live")
     expires_at = parse_due(ttl, due_at) if ttl else None
     if expires_at is not None and expires_at < max(now, due_at):
-        raise ValueError(f"reminder {name} has already expired: dueTime: {due_time} TTL: {ttl}")
+        raise ValueError("the time to live ends before the due time")
     policy = body.get("failurePolicy") or {}
     constant = policy.get("constant") or {}
     interval = constant.get("interval")
@@ -182,6 +205,17 @@ def _from_request(address: ActorAddress, name: str, body: dict[str, Any], now: f
         retry_interval=parse_period(interval).seconds if interval else None,
         max_retries=0 if "drop" in policy else constant.get("maxRetries"),
     )
+
+
+def _every(period: str) -> Period:
+    try:
+        every = parse_period(period)
+    except ValueError as error:
+        raise ValueError(f"unsupported period format: {period}") from error
+    if re.search("[WD]", period):
+        # daprd's scheduler counts in hours at most.
+        raise ValueError(f"unsupported period format: {period}")
+    return every
 
 
 def _to_callback(reminder: Reminder) -> bytes:

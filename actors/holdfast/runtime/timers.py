@@ -31,11 +31,7 @@ class Timers:
     def register(self, address: ActorAddress, name: str, body: dict[str, Any]) -> None:
         """Takes the body of Dapr's timer call. Raises ValueError when a time in it makes no sense."""
         now = self._now()
-        due_at = parse_due(body.get("dueTime") or "", now)
-        every = parse_period(body["period"]) if body.get("period") else None
-        expires_at = parse_due(body["ttl"], due_at) if body.get("ttl") else None
-        if expires_at is not None and expires_at < max(now, due_at):
-            raise ValueError(f"timer {name} has already expired")
+        due_at, every, expires_at = _times(address, name, body, now)
         self.unregister(address, name)
         callback = dump({key: body.get(key) for key in ("callback", "data", "dueTime", "period")})
         task = asyncio.create_task(self._run(address, name, callback, due_at - now, every, expires_at))
@@ -83,3 +79,27 @@ class Timers:
                 del mine[name]
                 if not mine:
                     del self._running[address]
+
+
+def _times(
+    address: ActorAddress, name: str, body: dict[str, Any], now: float
+) -> tuple[float, Period | None, float | None]:
+    """When it is due, how often it repeats, when it ends. What is wrong with them is said in daprd's words."""
+    due_time, period, ttl = (body.get(key) or "" for key in ("dueTime", "period", "ttl"))
+    try:
+        due_at = parse_due(due_time, now)
+    except ValueError as error:
+        raise ValueError(f"error parsing timer due time: {error}") from error
+    try:
+        every = parse_period(period) if period else None
+    except ValueError as error:
+        parsing = "" if "repetitions" in str(error) else "parse error: "
+        raise ValueError(f"invalid timer period: {parsing}{error}") from error
+    try:
+        expires_at = parse_due(ttl, due_at) if ttl else None
+    except ValueError as error:
+        raise ValueError(f"error parsing timer TTL: {error}") from error
+    if expires_at is not None and expires_at < max(now, due_at):
+        key = f"{address.type}||{address.id}||{name}"
+        raise ValueError(f"timer {key} has already expired: dueTime: {due_time} TTL: {ttl}")
+    return due_at, every, expires_at

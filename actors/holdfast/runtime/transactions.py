@@ -8,18 +8,29 @@ from holdfast.runtime.serialization import dump
 from holdfast.runtime.storage import Write
 
 
+class Malformed(ValueError):
+    """JSON, but not of the shape of a transaction."""
+
+
 def parse_transaction(operations: Any) -> list[Write]:
-    """Raises ValueError with daprd's own words."""
+    """Raises Malformed, or ValueError with daprd's own words for what it only finds when it is to save."""
+    return [_parse(operation) for operation in check_shape(operations)]
+
+
+def check_shape(operations: Any) -> list[dict[str, Any]]:
+    """A list of operations: a missing one is an empty one, as in Go."""
     if operations is None:
         return []
     if not isinstance(operations, list):
-        raise ValueError("a transaction is a list of operations")
-    return [_parse(operation) for operation in operations]
+        raise Malformed("a transaction is a list of operations")
+    checked = [{} if operation is None else operation for operation in operations]
+    for operation in checked:
+        if not isinstance(operation, dict) or not isinstance(operation.get("operation") or "", str):
+            raise Malformed("an operation is an object with the name of an operation")
+    return checked
 
 
-def _parse(operation: Any) -> Write:
-    if not isinstance(operation, dict):
-        raise ValueError("an operation is an object")
+def _parse(operation: dict[str, Any]) -> Write:
     request, kind = operation.get("request"), operation.get("operation")
     if request is None:
         raise ValueError("request data is empty")
