@@ -12,7 +12,7 @@ import click
 import uvloop
 from rich.console import Console
 
-from benchmarks import durable_turns, idle_memory, machine, noop_calls
+from benchmarks import durable_turns, idle_memory, machine, noop_calls, queue_calls, queue_depth
 from benchmarks.bench import Bench, Lab
 from benchmarks.load import CallFailed
 from benchmarks.measure import FULL, QUICK
@@ -27,6 +27,8 @@ BENCHES: dict[str, Bench] = {
     "noop-calls": noop_calls,
     "durable-turns": durable_turns,
     "idle-memory": idle_memory,
+    "queue-calls": queue_calls,
+    "queue-depth": queue_depth,
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -81,6 +82,10 @@ class Connection(asyncio.Protocol):
             self._answer.set_exception(CallFailed(f"A call was answered with {status}: {self._body.decode()}"))
 
 
+#: Some requests, each after the answer to the one before.
+Conversation = Callable[[Connection], Awaitable[None]]
+
+
 @asynccontextmanager
 async def connect(stack: Stack, count: int) -> AsyncIterator[list[Connection]]:
     """So many connections to a stack, closed at the end."""
@@ -96,13 +101,18 @@ async def connect(stack: Stack, count: int) -> AsyncIterator[list[Connection]]:
             connection.close()
 
 
-def actor_call(stack: Stack, actor_type: str, actor_id: str, method: str, body: bytes = b"") -> bytes:
-    """A request of Dapr's actor API, ready to be sent."""
+def request(stack: Stack, verb: str, path: str, body: bytes = b"") -> bytes:
+    """A request, ready to be sent."""
     head = (
-        f"POST /v1.0/actors/{actor_type}/{actor_id}/method/{method} HTTP/1.1\r\n"
+        f"{verb} {path} HTTP/1.1\r\n"
         f"Host: {stack.address}:{stack.port}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode("ascii") + body
+
+
+def actor_call(stack: Stack, actor_type: str, actor_id: str, method: str, body: bytes = b"") -> bytes:
+    """A request of Dapr's actor API, ready to be sent."""
+    return request(stack, "POST", f"/v1.0/actors/{actor_type}/{actor_id}/method/{method}", body)
 
 
 async def call_once(stack: Stack, actor_type: str, actor_id: str, method: str, body: bytes = b"") -> bytes:
@@ -111,27 +121,38 @@ async def call_once(stack: Stack, actor_type: str, actor_id: str, method: str, b
 
 
 async def get(stack: Stack, path: str) -> bytes:
-    request = f"GET {path} HTTP/1.1\r\nHost: {stack.address}:{stack.port}\r\n\r\n".encode("ascii")
     async with asyncio.timeout(_SECONDS_FOR_AN_ANSWER), connect(stack, 1) as [connection]:
-        return await connection.send(request)
+        return await connection.send(request(stack, "GET", path))
 
 
 async def repeat_for(stack: Stack, requests: Sequence[bytes], seconds: float) -> Load:
     """One caller for each request, which sends it again and again until the time is over."""
 
-    async def caller(connection: Connection, request: bytes, deadline: float) -> int:
-        calls = 0
-        while time.perf_counter() < deadline:
-            await connection.send(request)
-            calls += 1
-        return calls
+    def sending(sent: bytes) -> Conversation:
+        async def send(connection: Connection) -> None:
+            await connection.send(sent)
 
-    async with asyncio.timeout(seconds + _SECONDS_FOR_AN_ANSWER), connect(stack, len(requests)) as connections:
+        return send
+
+    return await converse_for(stack, [sending(sent) for sent in requests], seconds)
+
+
+async def converse_for(stack: Stack, conversations: Sequence[Conversation], seconds: float) -> Load:
+    """One caller for each conversation, which has it again and again until the time is over; counts those."""
+
+    async def caller(connection: Connection, converse: Conversation, deadline: float) -> int:
+        count = 0
+        while time.perf_counter() < deadline:
+            await converse(connection)
+            count += 1
+        return count
+
+    async with asyncio.timeout(seconds + _SECONDS_FOR_AN_ANSWER), connect(stack, len(conversations)) as connections:
         began, cpu = time.perf_counter(), time.process_time()
         counts = await asyncio.gather(
             *(
-                caller(connection, request, began + seconds)
-                for connection, request in zip(connections, requests, strict=True)
+                caller(connection, converse, began + seconds)
+                for connection, converse in zip(connections, conversations, strict=True)
             )
         )
         elapsed, used = time.perf_counter() - began, time.process_time() - cpu

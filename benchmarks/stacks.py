@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _ROOT = Path(__file__).parents[1]
-_APP = "benchmarks.actors:app"
+_APPS = ("benchmarks.actors:app", "benchmarks.seed_layout:app")
 _LOOPBACK = "127.0.0.1"
 _SECONDS_TO_START = 90.0
 
@@ -37,6 +37,12 @@ class Stack:
     port: int
     app: ChildProcess
     address: str = _LOOPBACK
+    #: Where its REST interface is, when that is not where its actor API is.
+    gateway_port: int | None = None
+
+    def gateway(self) -> Stack:
+        """The same stack, called over REST."""
+        return self if self.gateway_port is None else replace(self, port=self.gateway_port)
 
 
 @asynccontextmanager
@@ -106,13 +112,13 @@ async def _beside_daprd(name: str, folder: Path, resources: Path) -> AsyncIterat
         sidecar = await dapr.sidecar(app_port=port, resources=resources)
         async with _serve(folder, port, "--host", "dapr", environment=sidecar.environment) as app:
             await sidecar.wait_ready(timeout=_SECONDS_TO_START)
-            stack = Stack(name, sidecar.http_port, app)
+            stack = Stack(name, sidecar.http_port, app, gateway_port=port)
             await _ready(stack)
             yield stack
 
 
 def _serve(folder: Path, port: int, *options: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
-    command = [sys.executable, "-c", "from holdfast.cli.main import main; main()", "serve", _APP]
+    command = [sys.executable, "-c", "from holdfast.cli.main import main; main()", "serve", *_APPS]
     return ChildProcess(
         "holdfast serve",
         [*command, "--port", str(port), "--log-level", "warning", *options],
