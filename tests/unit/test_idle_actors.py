@@ -43,7 +43,7 @@ class Idler(DurableActor, IdlerInterface):
         return total
 
     async def tick(self, seconds: float) -> None:
-        await self.register_timer("t", self.on_tick, None, timedelta(seconds=seconds), timedelta(0))
+        await self.register_timer("t", self.on_tick, None, timedelta(seconds=seconds), timedelta(hours=1))
 
     async def on_tick(self, state: Any) -> None:
         self.ticked.append(self.id.id)

@@ -16,7 +16,7 @@ from holdfast.runtime.serialization import JsonSerializer, load
 from holdfast.runtime.storage import Write
 from holdfast.runtime.timers import Timers
 from holdfast.runtime.transactions import parse_transaction
-from holdfast.runtime.turns import ActorAddress, Turns
+from holdfast.runtime.turns import DEFAULT_MAX_IDLE, ActorAddress, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -47,6 +47,7 @@ class InProcessHost:
         now: Callable[[], float],
         app_id: str = "holdfast",
         idle_timeout: float = DEFAULT_IDLE_TIMEOUT,
+        max_idle: int = DEFAULT_MAX_IDLE,
         drain_timeout: float = DEFAULT_DRAIN_TIMEOUT,
     ) -> None:
         self.app_id = app_id
@@ -54,9 +55,11 @@ class InProcessHost:
         self._storage = storage
         self._drain_timeout = drain_timeout
         self._runtime = _private_runtime()
-        self._turns = Turns(deactivate=self._deactivate, idle_timeout=idle_timeout)
-        self.reminders = Reminders(storage, fire=self._fire_reminder, now=now)
         self.timers = Timers(fire=self._fire_timer, now=now)
+        self._turns = Turns(
+            deactivate=self._deactivate, is_needed=self.timers.any_of, idle_timeout=idle_timeout, max_idle=max_idle
+        )
+        self.reminders = Reminders(storage, fire=self._fire_reminder, now=now)
         self.client: HostClient = InProcessClient(self)
         self._state = "not started"
 

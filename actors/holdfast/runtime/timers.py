@@ -41,6 +41,10 @@ class Timers:
         if task := self._running.get(address, {}).pop(name, None):
             task.cancel()
 
+    def any_of(self, address: ActorAddress) -> bool:
+        """Whether the actor has timers that would be lost if it left now."""
+        return bool(self._running.get(address))
+
     def forget(self, address: ActorAddress) -> None:
         """The actor was deactivated."""
         for task in self._running.pop(address, {}).values():

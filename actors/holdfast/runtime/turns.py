@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
+
+DEFAULT_MAX_IDLE = 20_000
+
+# Deactivations begun in one step of the event loop, so that many at once hold nobody up.
+_LEAVING_AT_ONCE = 256
+# How many of those idle for longest are looked at for one that may leave early.
+_LOOKED_AT_TO_MAKE_ROOM = 8
 
 
 class ActorAddress(NamedTuple):
@@ -36,7 +44,8 @@ class _Mailbox:
 
     def __init__(self) -> None:
         self.running = False
-        self.waiting: deque[_Turn] = deque()
+        # Made when a second call comes: an empty one takes more memory than all else that an idle actor has.
+        self.waiting: deque[_Turn] | None = None
 
 
 class _Link:
@@ -53,11 +62,24 @@ _chain: contextvars.ContextVar[tuple[_Link, ...]] = contextvars.ContextVar("hold
 
 
 class Turns:
-    """The actors that are active in this process, and what they have to do."""
+    """The actors that are active in this process, and what they have to do.
 
-    def __init__(self, *, deactivate: Callable[[ActorAddress], Awaitable[None]], idle_timeout: float) -> None:
+    An actor leaves when it was idle for ``idle_timeout`` seconds, and sooner when more than ``max_idle`` are idle and
+    nothing would be lost with it: then ``is_needed`` says no.
+    """
+
+    def __init__(
+        self,
+        *,
+        deactivate: Callable[[ActorAddress], Awaitable[None]],
+        is_needed: Callable[[ActorAddress], bool],
+        idle_timeout: float,
+        max_idle: int = DEFAULT_MAX_IDLE,
+    ) -> None:
         self._deactivate = deactivate
+        self._is_needed = is_needed
         self._idle_timeout = idle_timeout
+        self._max_idle = max_idle
         self._mailboxes: dict[ActorAddress, _Mailbox] = {}
         # Since when each actor has had nothing to do, oldest first.
         self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
@@ -84,6 +106,8 @@ class Turns:
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         turn = _Turn(action, outcome, contextvars.copy_context())
         if mailbox.running:
+            if mailbox.waiting is None:
+                mailbox.waiting = deque()
             mailbox.waiting.append(turn)
         else:
             self._begin(address, mailbox, turn)
@@ -113,10 +137,10 @@ class Turns:
         if self._sweep:
             self._sweep.cancel()
         for mailbox in self._mailboxes.values():
-            for turn in mailbox.waiting:
+            for turn in mailbox.waiting or ():
                 if not turn.outcome.done():
                     turn.outcome.set_exception(HostStopping())
-            mailbox.waiting.clear()
+            mailbox.waiting = None
         for task in self._tasks:
             task.cancel()
 
@@ -154,10 +178,15 @@ class Turns:
             if not turn.outcome.cancelled():
                 self._begin(address, mailbox, turn)
                 return
+        mailbox.waiting = None
         if self._mailboxes.get(address) is not mailbox:
             return  # it has just been deactivated
         self._idle[address] = asyncio.get_running_loop().time()
-        if self._sweep is None and not self._stopping:
+        if self._stopping:
+            return
+        if len(self._idle) > self._max_idle:
+            self._make_room()
+        if self._sweep is None:
             self._plan_sweep()
 
     def _plan_sweep(self) -> None:
@@ -170,15 +199,23 @@ class Turns:
 
     def _sweep_idle(self) -> None:
         now = asyncio.get_running_loop().time()
-        while self._idle:
-            address, since = next(iter(self._idle.items()))
+        for address, since in list(itertools.islice(self._idle.items(), _LEAVING_AT_ONCE)):
             # The same sum as when it was planned: another would be rounded differently, and not be due yet.
             if since + self._idle_timeout > now:
                 break
-            mailbox = self._mailboxes[address]
-            # A turn like any other: a call that comes meanwhile waits, and finds the actor newly activated.
-            self._begin(address, mailbox, self._farewell(address, mailbox))
+            self._dismiss(address)
         self._plan_sweep()
+
+    def _make_room(self) -> None:
+        for address in itertools.islice(self._idle, _LOOKED_AT_TO_MAKE_ROOM):
+            if not self._is_needed(address):
+                self._dismiss(address)
+                return
+
+    def _dismiss(self, address: ActorAddress) -> None:
+        mailbox = self._mailboxes[address]
+        # A turn like any other: a call that comes meanwhile waits, and finds the actor newly activated.
+        self._begin(address, mailbox, self._farewell(address, mailbox))
 
     def _farewell(self, address: ActorAddress, mailbox: _Mailbox) -> _Turn:
         async def leave() -> None:

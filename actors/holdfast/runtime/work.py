@@ -7,6 +7,7 @@ keeps the changes of a turn that raised. Holdfast's actors use this instead.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,6 +45,9 @@ class DurableActor(Actor):
             raise TypeError(f"{type(self).__name__} must be registered with the actor_client of a Holdfast host")
         self.host: HostClient = ctx.dapr_client
         self.work = UnitOfWork(self)
+        # What points back at the actor does so weakly: a deactivated one leaves memory at once, and does not wait
+        # for the garbage collector, which comes the more rarely the more actors there are.
+        self._state_manager._actor = weakref.proxy(self)
 
     def now(self) -> float:
         return self.host.now()
@@ -64,7 +68,7 @@ class UnitOfWork:
     """The state of one active actor: what is known of the store, and the one turn that may change it."""
 
     def __init__(self, actor: DurableActor) -> None:
-        self._actor = actor
+        self._actor: DurableActor = weakref.proxy(actor)
         self._type: str = actor.runtime_ctx.actor_type_info.type_name
         self._id: str = actor.id.id
         self._known: dict[str, Any] = {}
