@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 _RETRY_AFTER_SECONDS = "1"
 
+#: All that a caller hears of a fault of ours.
+FAULT = HoldfastError("Something went wrong here; the server's log has the reason.")
+
 
 def error_body(error: HoldfastError) -> dict[str, Any]:
     return {"success": False, "message": error.message, "error_code": error.code, **error.details}
@@ -64,4 +67,4 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def fault(request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return error_response(HoldfastError("Something went wrong here; the server's log has the reason."))
+        return error_response(FAULT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
 from holdfast import errors
@@ -141,30 +140,44 @@ _LOCK_ERRORS = (errors.InvalidLockId, errors.LockNotFound, errors.LockExpired)
 
 
 def _document(
+    summary: str,
     answer: type[BaseModel],
     example: dict[str, Any],
     *refusals: type[errors.HoldfastError],
+    query: type[BaseModel] | None = None,
     body: dict[str, Any] | None = None,
     sent: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The keyword arguments of a route."""
-    responses: dict[int | str, Any] = {200: _described("Done.", answer, example)}
+    """One operation, as OpenAPI has it; models are named, and put in where the document is put together."""
+    responses = {"200": _described("Done.", answer, {"answer": example})}
     for refusal in (*_ALWAYS, *refusals):
         shown: dict[str, Any] = {"success": False, "message": refusal.__doc__, "error_code": refusal.code}
         if refusal is errors.QueueLocked:
             shown["lock_expires_at"] = 1709139245.123
-        entry = responses.setdefault(refusal.status, _described(str(refusal.__doc__), ErrorAnswer, shown))
+        entry = responses.setdefault(str(refusal.status), _described(str(refusal.__doc__), ErrorAnswer, {}))
         entry["content"]["application/json"]["examples"][refusal.code] = {"value": shown}
-    documented: dict[str, Any] = {"responses": responses, "response_class": Response}
+    document: dict[str, Any] = {"tags": ["queues"], "summary": summary, "responses": responses}
+    if query is not None:
+        document["parameters"] = _parameters(query)
     if body is not None:
         media = {"schema": body, "example": sent}
-        documented["openapi_extra"] = {"requestBody": {"required": True, "content": {"application/json": media}}}
-    return documented
+        document["requestBody"] = {"required": True, "content": {"application/json": media}}
+    return document
 
 
-def _described(description: str, model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
-    examples = {} if model is ErrorAnswer else {"answer": {"value": example}}
-    return {"description": description, "model": model, "content": {"application/json": {"examples": examples}}}
+def _described(description: str, model: type[BaseModel], examples: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: {"value": value} for name, value in examples.items()}
+    return {"description": description, "content": {"application/json": {"schema": model, "examples": shown}}}
+
+
+def _parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
+    parameters = []
+    for name, schema in query.model_json_schema()["properties"].items():
+        parameter = {"name": name, "in": "query", "required": False, "schema": schema}
+        if "description" in schema:
+            parameter["description"] = schema["description"]
+        parameters.append(parameter)
+    return parameters
 
 
 _LOCK_ID = {"lock_id": "kX3vQ1b2c4E"}
@@ -186,15 +199,14 @@ def _acknowledged(what: str) -> dict[str, Any]:
 
 
 PUSH = _document(
+    "Put one item, or up to 1000 at once, into the queue: all or nothing",
     PushAnswer,
     {"success": True, "count": 1, "ids": ["0-0-0-0"]},
     body={"anyOf": [_PUSH_ITEM, _PUSH_MANY]},
     sent={"item": {"task_id": 123}, "priority": 0},
 )
-POP = _document(
-    PopAnswer, _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E", "lock_expires_at": 1709139275.0}, errors.QueueLocked
-)
 ACKNOWLEDGE = _document(
+    "Remove what is locked: it is done with",
     LockAnswer,
     _acknowledged("acknowledged"),
     *_LOCK_ERRORS,
@@ -202,9 +214,15 @@ ACKNOWLEDGE = _document(
     sent=_LOCK_ID,
 )
 ABANDON = _document(
-    LockAnswer, _acknowledged("given back"), *_LOCK_ERRORS, body=requests.Abandon.model_json_schema(), sent=_LOCK_ID
+    "Give what is locked back, to the front of its priority",
+    LockAnswer,
+    _acknowledged("given back"),
+    *_LOCK_ERRORS,
+    body=requests.Abandon.model_json_schema(),
+    sent=_LOCK_ID,
 )
 EXTEND_LOCK = _document(
+    "Make a lock last longer, up to 300 seconds from now",
     ExtendAnswer,
     {"success": True, "lock_expires_at": 1709139275.0},
     *_LOCK_ERRORS,
@@ -212,18 +230,39 @@ EXTEND_LOCK = _document(
     sent=_LOCK_ID | {"additional_ttl_seconds": 30},
 )
 DEAD_LETTER = _document(
+    "Move what is locked to the queue's dead-letter queue",
     LockAnswer,
     _acknowledged("dead-lettered"),
     *_LOCK_ERRORS,
     body=requests.DeadLetter.model_json_schema(),
     sent=_LOCK_ID | {"reason": "not an order"},
 )
-STATS = _document(StatsAnswer, _STATS)
-PEEK = _document(ItemsAnswer, _ITEMS)
-IN_FLIGHT = _document(InFlightAnswer, {"locks": [_LOCK | {"items": [{"task_id": 123}], "messages": [_MESSAGE]}]})
-PURGE = _document(PurgeAnswer, {"success": True, "purged": 3})
-GET_CONFIG = _document(QueueConfig, QueueConfig().model_dump())
-SET_CONFIG = _document(
-    QueueConfig, QueueConfig().model_dump(), body=QueueConfig.model_json_schema(), sent={"max_deliveries": 5}
+STATS = _document("How much waits, what is locked, how old the oldest is", StatsAnswer, _STATS)
+IN_FLIGHT = _document(
+    "What is locked, and until when",
+    InFlightAnswer,
+    {"locks": [_LOCK | {"items": [{"task_id": 123}], "messages": [_MESSAGE]}]},
 )
-QUEUES = _document(QueuesAnswer, {"queues": [_COUNTS]})
+PURGE = _document("Remove all that waits; what is locked stays", PurgeAnswer, {"success": True, "purged": 3})
+GET_CONFIG = _document("The whole configuration", QueueConfig, QueueConfig().model_dump())
+SET_CONFIG = _document(
+    "Change the keys named",
+    QueueConfig,
+    QueueConfig().model_dump(),
+    body=QueueConfig.model_json_schema(),
+    sent={"max_deliveries": 5},
+)
+
+
+def pop(query: type[BaseModel]) -> dict[str, Any]:
+    locked = _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E", "lock_expires_at": 1709139275.0}
+    summary = "Take the first items: lowest priority number first, first in first out"
+    return _document(summary, PopAnswer, locked, errors.QueueLocked, query=query)
+
+
+def peek(query: type[BaseModel]) -> dict[str, Any]:
+    return _document("The next items, left where they are", ItemsAnswer, _ITEMS, query=query)
+
+
+def queues(query: type[BaseModel]) -> dict[str, Any]:
+    return _document("The queues there are, by name", QueuesAnswer, {"queues": [_COUNTS]}, query=query)

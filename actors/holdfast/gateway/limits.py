@@ -26,7 +26,7 @@ class BodyLimit:
             return
         announced = dict(scope["headers"]).get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._limit:
-            await send_error(send, self._refusal())
+            await send_error(send, too_large(self._limit))
             return
         received = 0
         answered = False
@@ -48,10 +48,11 @@ class BodyLimit:
             await self._app(scope, counted, watched)
         except _Exceeded:
             if not answered:
-                await send_error(send, self._refusal())
+                await send_error(send, too_large(self._limit))
 
-    def _refusal(self) -> TooLarge:
-        return TooLarge(f"A request may have {self._limit // 1024 // 1024} MiB at most.")
+
+def too_large(limit: int = MAX_BODY) -> TooLarge:
+    return TooLarge(f"A request may have {limit // 1024 // 1024} MiB at most.")
 
 
 class _Exceeded(Exception):

@@ -1,25 +1,58 @@
-"""``/openapi.json``, told as it is: a request that is not valid is 400, never the framework's 422."""
+"""``/openapi.json``: FastAPI's part of it and ours, told as it is."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from holdfast.gateway.endpoints import Endpoint, Endpoints
 
-def install(app: FastAPI) -> None:
+_MODELS = "#/components/schemas/{model}"
+
+
+def install(app: FastAPI, endpoints: Endpoints) -> None:
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
-            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            for methods in schema["paths"].values():
-                for operation in methods.values():
-                    operation["responses"].pop("422", None)
-            for name in ("HTTPValidationError", "ValidationError"):
-                schema.get("components", {}).get("schemas", {}).pop(name, None)
-            app.openapi_schema = schema
+            app.openapi_schema = _describe(app, endpoints)
         return app.openapi_schema
 
     app.openapi = described  # type: ignore[method-assign]
+
+
+def _describe(app: FastAPI, endpoints: Endpoints) -> dict[str, Any]:
+    schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    models: dict[str, Any] = schema.setdefault("components", {}).setdefault("schemas", {})
+    for endpoint in endpoints.all:
+        schema["paths"].setdefault(endpoint.path, {})[endpoint.verb.lower()] = _operation(endpoint, models)
+    return schema
+
+
+def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = _resolved(endpoint.document, models)
+    path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1, "maxLength": 255}}
+        for name in re.findall(r"{(\w+)}", endpoint.path)
+    ]
+    words = re.sub(r"{\w+}", "", endpoint.path)
+    identity = "_".join(re.findall(r"[a-z]+", f"{endpoint.verb.lower()}/{words}"))
+    return operation | {"operationId": identity, "parameters": path + operation.get("parameters", [])}
+
+
+def _resolved(value: Any, models: dict[str, Any]) -> Any:
+    """The document with its models as references, and the models put with the others."""
+    if isinstance(value, type) and issubclass(value, BaseModel):
+        described = value.model_json_schema(ref_template=_MODELS)
+        models.update(described.pop("$defs", {}))
+        models[value.__name__] = described
+        return {"$ref": _MODELS.format(model=value.__name__)}
+    if isinstance(value, dict):
+        return {key: _resolved(entry, models) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_resolved(entry, models) for entry in value]
+    return value

@@ -10,8 +10,7 @@ from holdfast.pushpop.doorbell import Listening
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from fastapi import Request
-
+    from holdfast.gateway.endpoints import Call
     from holdfast.gateway.gather import Gatherer
     from holdfast.pushpop.doorbell import Doorbell
 
@@ -27,12 +26,12 @@ class Poller:
         self._doorbell = doorbell
 
     async def pop(
-        self, request: Request, queue: str, method: str, data: dict[str, Any], wait_seconds: float
+        self, call: Call, queue: str, method: str, data: dict[str, Any], wait_seconds: float
     ) -> dict[str, Any]:
         """Answers as a pop does, at the latest when the time is up. What a caller that left would get is given back."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
-        gone = asyncio.ensure_future(_disconnected(request))
+        gone = asyncio.ensure_future(call.gone())
         try:
             with Listening(queue) as rung:
                 while True:
@@ -68,8 +67,3 @@ def _until_unlocked(answer: dict[str, Any]) -> float:
     """A lock that expires is noticed by the queue's reminder too; looking then is a little sooner."""
     expires_at = answer.get("lock_expires_at")
     return ASK_AGAIN_SECONDS if expires_at is None else max(0.05, expires_at - time.time() + 0.05)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

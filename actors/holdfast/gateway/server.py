@@ -15,10 +15,12 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.errors import SettingsError
-from holdfast.gateway import answers, health, openapi, page, queues
+from holdfast.gateway import answers, health, openapi, page
 from holdfast.gateway.access import TokenRequired
 from holdfast.gateway.actors import ActorApi
+from holdfast.gateway.endpoints import Front
 from holdfast.gateway.limits import BodyLimit
+from holdfast.gateway.queues import Queues
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dapr.actor import Actor
+    from starlette.types import ASGIApp
 
     from holdfast.runtime.contract import Host
 
@@ -40,28 +43,27 @@ OWN_ACTORS: tuple[type[Actor], ...] = (PushPopActor, QueueIndexActor, DoorbellAc
 _SIDECAR_PATHS = ("/dapr/", "/actors/")
 
 
-def create_app(make_host: Callable[[FastAPI], Host], *, token: str | None = None) -> tuple[FastAPI, Host]:
-    """The gateway and its host; neither is started."""
+def create_app(make_host: Callable[[FastAPI], Host], *, token: str | None = None) -> tuple[ASGIApp, Host]:
+    """The gateway and its host; neither is started.
+
+    FastAPI is the innermost: what is called often is taken by those around it, and never gets there.
+    """
     app = FastAPI(title="Holdfast", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     answers.install(app)
     host = make_host(app)
     health.install(app, host)
-    queues.install(app, host.client)
     page.install(app)
-    openapi.install(app)
+    app.add_middleware(BodyLimit)
+    endpoints = Queues(host.client).endpoints()
+    openapi.install(app, endpoints)
+    gateway: ASGIApp = Front(endpoints, app)
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
-    app.add_middleware(BodyLimit)
-    if isinstance(host, InProcessHost):
-        # Outside of the limit: it has the same one, and daprd's words for it.
-        app.add_middleware(ActorApi, host=host)
+        gateway = ActorApi(gateway, host)
     if token:
-        app.add_middleware(
-            TokenRequired,
-            token=token,
-            sidecar_paths=() if isinstance(host, InProcessHost) else _SIDECAR_PATHS,
-        )
-    return app, host
+        sidecar_paths = () if isinstance(host, InProcessHost) else _SIDECAR_PATHS
+        gateway = TokenRequired(gateway, token, sidecar_paths)
+    return gateway, host
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -77,7 +79,7 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 async def serve(
-    app: FastAPI,
+    app: ASGIApp,
     host: Host,
     actors: Sequence[type[Actor]],
     listener: socket.socket,
@@ -96,6 +98,7 @@ async def serve(
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=int(drain_timeout),
         )
         server = _Server(config)

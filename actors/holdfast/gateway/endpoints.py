@@ -1,0 +1,152 @@
+"""REST calls without a framework between the socket and the actor.
+
+FastAPI costs more than all the rest of a push together. What is called often goes through this instead: a path, a
+handler, and what ``/openapi.json`` says of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from pydantic import BaseModel, ValidationError
+
+from holdfast.errors import HoldfastError, InvalidRequest, MethodNotAllowed, NotFound
+from holdfast.gateway.answers import FAULT, send_error
+from holdfast.gateway.bodies import parse_object
+from holdfast.gateway.limits import MAX_BODY, too_large
+from holdfast.pushpop.requests import explain
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+Query = TypeVar("Query", bound=BaseModel)
+
+
+class Call:
+    """One request: what its path, its query and its body say."""
+
+    __slots__ = ("_receive", "_scope", "parameters")
+
+    def __init__(self, scope: Scope, receive: Receive, parameters: Sequence[str]) -> None:
+        self._scope = scope
+        self._receive = receive
+        self.parameters = parameters
+
+    def query(self, model: type[Query]) -> Query:
+        """The query as this model has it. Raises InvalidRequest."""
+        try:
+            text = self._scope["query_string"].decode("ascii")
+            return model.model_validate(dict(parse_qsl(text, keep_blank_values=True, errors="strict")))
+        except ValidationError as error:
+            raise InvalidRequest(explain(error)) from None
+        except UnicodeError:
+            raise InvalidRequest("The query is not URL-encoded UTF-8.") from None
+
+    async def json_object(self) -> bytes:
+        """The body as it came, checked to be a JSON object, whatever its content type says."""
+        body = await self._body()
+        parse_object(body)
+        return body
+
+    async def gone(self) -> None:
+        """Returns when the caller has gone away. To be called once, after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _body(self) -> bytes:
+        parts = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise InvalidRequest("The body did not arrive whole.")
+            part = message.get("body", b"")
+            size += len(part)
+            if size > MAX_BODY:
+                raise too_large()
+            parts.append(part)
+            if not message.get("more_body"):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``{name}`` in the path is one segment, handed to the handler decoded."""
+
+    verb: str
+    path: str
+    handle: Callable[[Call], Awaitable[dict[str, Any]]]
+    document: dict[str, Any]
+
+
+class Endpoints:
+    """An ASGI application for the paths it knows."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self.all = endpoints
+        #: The first segment of every path, by which a server tells these from others.
+        self.roots = frozenset(endpoint.path.split("/")[1] for endpoint in endpoints)
+        shapes: dict[tuple[bytes | None, ...], dict[str, Endpoint]] = {}
+        for endpoint in endpoints:
+            shape = tuple(None if part.startswith("{") else part.encode() for part in endpoint.path.split("/")[1:])
+            shapes.setdefault(shape, {})[endpoint.verb] = endpoint
+        self._shapes = list(shapes.items())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            endpoint, parameters = self._find(scope)
+            body = dump(await endpoint.handle(Call(scope, receive, parameters)))
+        except HoldfastError as error:
+            if error.status >= 500:
+                log.warning("%s %s: %s", scope["method"], scope["path"], error)
+            await send_error(send, error)
+            return
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            await send_error(send, FAULT)
+            return
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _find(self, scope: Scope) -> tuple[Endpoint, list[str]]:
+        # The raw path: an encoded slash belongs to its segment, and is for the handler to refuse.
+        segments = scope["raw_path"].split(b"/")[1:]
+        for shape, verbs in self._shapes:
+            if len(shape) == len(segments) and all(
+                part is None or part == segment for part, segment in zip(shape, segments, strict=True)
+            ):
+                endpoint = verbs.get(scope["method"])
+                if endpoint is None:
+                    raise MethodNotAllowed(f"{scope['path']} does not take {scope['method']}.")
+                return endpoint, [
+                    _decoded(segment) for part, segment in zip(shape, segments, strict=True) if part is None
+                ]
+        raise NotFound("There is nothing at this path.")
+
+
+class Front:
+    """Sends each request to the endpoints that know its path, and the others on."""
+
+    def __init__(self, endpoints: Endpoints, app: ASGIApp) -> None:
+        self._endpoints = endpoints
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].split("/", 2)[1] in self._endpoints.roots:
+            await self._endpoints(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _decoded(segment: bytes) -> str:
+    # What is not UTF-8 becomes a character that no id may have.
+    return unquote_to_bytes(segment).decode("utf-8", "replace")
