@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.dapr import DaprPostgresqlStack, DaprSqliteStack
+from conformance.daprd import DaprPostgresqlStack, DaprSqliteStack
 from conformance.served import EmbeddedStack
 from conformance.simulated import SimulatedStack
 

@@ -13,7 +13,7 @@ from conformance.stack import CallFailed, eventually
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from conformance.dapr import DaprStack
+    from conformance.daprd import DaprStack
     from conformance.stack import Stack
 
 ROUNDS = 3

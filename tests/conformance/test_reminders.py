@@ -9,7 +9,7 @@ from conformance.hosts import DAPR, on_every_host, on_hosts
 from conformance.stack import eventually
 
 if TYPE_CHECKING:
-    from conformance.dapr import DaprStack
+    from conformance.daprd import DaprStack
     from conformance.stack import Stack
 
 
