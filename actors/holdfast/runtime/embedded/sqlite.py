@@ -6,6 +6,7 @@ burst of turns costs one ``fsync``. One thread reads, and is never kept waiting 
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,10 @@ class SqliteStorage:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Etags only have to differ. Random ones would ask the system for each save, and that gives up the
+        # interpreter's lock, which is long in coming back while the writer is busy.
+        self._epoch = secrets.token_hex(4)
+        self._saves = itertools.count()
         self._writer: BatchThread[list[_Statement], None] | None = None
         self._reader: BatchThread[_Query, list[Any]] | None = None
 
@@ -105,7 +110,7 @@ class SqliteStorage:
         return found
 
     async def save(self, writes: Sequence[Write]) -> None:
-        etag = secrets.token_hex(8)
+        etag = f"{self._epoch}-{next(self._saves):x}"
         await self._execute(
             [
                 (_DELETE, (write.key,))
