@@ -39,7 +39,8 @@ BENCHES: dict[str, Bench] = {
 @click.option("--list", "list_names", is_flag=True, help="Show the benchmarks there are.")
 def main(names: tuple[str, ...], quick: bool, json_file: TextIO | None, list_names: bool) -> None:
     """Measure Holdfast beside its peers on this machine (all benchmarks, or those named)."""
-    console = Console()
+    # Not the 80 columns that a file or a pipe is given otherwise: the table would be all wrapped.
+    console = Console(width=None if sys.stdout.isatty() else 130)
     if list_names:
         for name, bench in BENCHES.items():
             console.print(f"{name:<15}{(bench.__doc__ or '').splitlines()[0]}", highlight=False)

@@ -6,6 +6,7 @@ database of its own where it has them), so that the load generator and the subje
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -125,7 +126,7 @@ def _serve(folder: Path, port: int, *options: str, environment: Mapping[str, str
         log=folder / "app.log",
         # Its own folder, where no holdfast.toml changes what is measured.
         folder=folder,
-        environment={"PYTHONPATH": str(_ROOT), **(environment or {})},
+        environment={"PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path]), **(environment or {})},
     )
 
 
