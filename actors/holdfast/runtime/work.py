@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dapr.actor import Actor
 from dapr.actor.runtime.failure_policy import ActorReminderFailurePolicy
 
-from holdfast.errors import HoldfastError, SaveFailed, Unavailable
+from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBroken, TooLarge, Unavailable
 from holdfast.identity import check_actor_id, check_state_key
 from holdfast.runtime.contract import HostClient, StateChange
 from holdfast.runtime.serialization import dump, load
@@ -60,8 +60,10 @@ class DurableActor(Actor):
         await self.on_wake()
 
     async def _reset_state_internal(self) -> None:
-        # In place of the SDK's, which goes through a thread for every activation and deactivation.
-        self.work.forget()
+        # In place of the SDK's, which goes through a thread for every activation and deactivation. A turn that runs
+        # is another call's than the one that failed, and drops what is in memory itself when it fails too.
+        if not self.work.in_turn:
+            self.work.forget()
 
 
 class UnitOfWork:
@@ -79,6 +81,10 @@ class UnitOfWork:
         self._lock = asyncio.Lock()
         #: What the actor computed from its state; dropped together with it.
         self.derived: dict[str, Any] = {}
+
+    @property
+    def in_turn(self) -> bool:
+        return self._lock.locked()
 
     def turn(self) -> Turn:
         """``async with actor.work.turn() as turn``: saved when left, thrown away on any error."""
@@ -125,6 +131,8 @@ class UnitOfWork:
             await self._arm(wake_at)
             if changes:
                 await self._actor.host.save_state(self._type, self._id, changes)
+        except (Unavailable, InvalidRequest, TooLarge, StorageBroken):
+            raise
         except Exception as error:
             raise SaveFailed from error
         for change in changes:
@@ -151,6 +159,7 @@ class Turn:
         self._work = work
         self._changed: dict[str, Any] = {}
         self._wake_at: float | None = None
+        self._save_failed = False
 
     async def load(self, key: str) -> Any:
         """The value of a key. It is the turn's to change, but only ``put`` saves it."""
@@ -185,8 +194,13 @@ class Turn:
 
     async def save(self) -> None:
         """Saves what changed so far in one transaction. Leaving the turn does it for the rest."""
+        if self._save_failed:
+            # What is in memory now is more than what is saved: the turn cannot go on from there.
+            raise SaveFailed
         changed, self._changed = self._changed, {}
+        self._save_failed = True
         await self._work._save(changed, self._wake_at)
+        self._save_failed = False
 
     async def __aenter__(self) -> Self:
         await self._work._begin()
