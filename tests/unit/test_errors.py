@@ -1,0 +1,40 @@
+"""Errors keep their code, their words and their details on the way through other processes."""
+
+from __future__ import annotations
+
+import pytest
+from dapr.clients.exceptions import DaprInternalError
+
+from holdfast import errors
+
+
+def every_error() -> list[type[errors.HoldfastError]]:
+    return [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HoldfastError)]
+
+
+@pytest.mark.parametrize("kind", every_error())
+def test_every_error_is_a_sentence_with_a_code_and_a_status(kind: type[errors.HoldfastError]) -> None:
+    error = kind()
+    assert str(error).endswith((".", "?", "'"))
+    assert error.code.isupper()
+    assert 400 <= error.status < 600
+    assert isinstance(error, DaprInternalError)
+    assert error.as_json_safe_dict() == {"message": str(error), "errorCode": kind.code}
+
+
+@pytest.mark.parametrize("kind", every_error())
+def test_an_error_comes_back_by_its_code(kind: type[errors.HoldfastError]) -> None:
+    error = errors.by_code(kind.code, "said elsewhere", until=5)
+    assert (error.code, error.status, error.retryable) == (kind.code, kind.status, error.retryable)
+    assert str(error) == "said elsewhere"
+    assert error.as_dict() == {"message": "said elsewhere", "errorCode": kind.code, "until": 5}
+
+
+def test_the_general_error_stands_for_its_refinements() -> None:
+    assert type(errors.by_code("UNAVAILABLE", "")) is errors.Unavailable
+
+
+@pytest.mark.parametrize("code", ["", "NEVER_HEARD_OF", "ERR_ACTOR_INVOKE_METHOD"])
+def test_an_unknown_code_is_an_internal_error(code: str) -> None:
+    error = errors.by_code(code, "what?")
+    assert (type(error), error.code, error.status) == (errors.HoldfastError, "INTERNAL", 500)
