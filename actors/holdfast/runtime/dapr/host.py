@@ -71,7 +71,7 @@ class DaprHost:
         self._activations = Activations(self._managers, idle_timeout)
         self._client.life_of = self._activations.life
         self._tenure = Tenure(self._client.http, lost=self._begin_anew, doubtful=self._forget_idle)
-        self._stopping = False
+        self.stopping = False
         #: Somebody called as the sidecar would, without its token.
         self.refused_sidecar = False
         self._callbacks = Callbacks(app, self, app_token or os.environ.get("APP_API_TOKEN"))
@@ -79,6 +79,11 @@ class DaprHost:
     @property
     def client(self) -> DaprHostClient:
         return self._client
+
+    @property
+    def busy(self) -> int:
+        """How many calls of daprd run here."""
+        return len(self._calls)
 
     async def register(self, actor_class: type[Actor]) -> None:
         serializer = JsonSerializer()
@@ -94,7 +99,7 @@ class DaprHost:
         log.info("the sidecar is expected at %s", self._client.http.endpoint)
 
     async def readiness(self) -> Readiness:
-        if self._stopping:
+        if self.stopping:
             return Readiness(False, "the host is stopping")
         seen = await look(self._client.http)
         reason = seen.problem if seen.metadata is None else seen.metadata.waits_for(self._managers)
@@ -106,13 +111,16 @@ class DaprHost:
         return self._activations.counts()
 
     async def stop(self) -> None:
-        self._stopping = True
+        self.stopping = True
+        await self._activations.end()
         try:
             async with asyncio.timeout(self._drain_timeout):
                 await self._calls.drained()
+                await self._tenure.end()
+                # Whoever called those turns from here still waits for daprd to pass their answers on.
+                await self._client.http.all_answered()
         except TimeoutError:
-            log.warning("%d turns did not end within %g s", len(self._calls), self._drain_timeout)
-        await self._activations.end()
+            log.warning("%d turns did not end within %g s", self.busy, self._drain_timeout)
         await self._tenure.end()
         await self._client.close()
 
@@ -151,7 +159,7 @@ class DaprHost:
         return True
 
     async def _turn(self, address: Address, action: Callable[[], Awaitable[Any]]) -> Any:
-        if self._stopping:
+        if self.stopping:
             raise HostStopping
         if address.type not in self._managers:
             raise NotFound(f"This app has no actors of type {address.type}.")

@@ -53,6 +53,9 @@ class SidecarHttp:
         self._patience = patience
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
+        self._asking = 0
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
 
     async def ask(
         self,
@@ -66,6 +69,8 @@ class SidecarHttp:
         patience: float | None = None,
     ) -> Answer:
         """The path is already encoded. Raises Unavailable when there is no answer."""
+        self._asking += 1
+        self._all_answered.clear()
         try:
             async with asking(timeout or self.timeout):
                 return await self._ask(
@@ -73,6 +78,13 @@ class SidecarHttp:
                 )
         except TimeoutError as error:
             raise Unavailable("The sidecar did not answer in time. Try again.") from error
+        finally:
+            self._asking -= 1
+            if self._asking == 0:
+                self._all_answered.set()
+
+    async def all_answered(self) -> None:
+        await self._all_answered.wait()
 
     async def close(self) -> None:
         self._closed = True

@@ -1,0 +1,127 @@
+"""Two replicas of one app share its actors, and hand them to each other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dapr_host.actors import gates, reached
+from dapr_host.cluster import Cluster, eventually
+from holdfast import errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from dapr_host.cluster import Replica
+
+ACTORS = [f"shared-{number}" for number in range(24)]
+
+
+@pytest.fixture
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path_factory.mktemp("replicas")) as cluster:
+        yield cluster
+
+
+async def add_to_each(replica: Replica, actor_type: str = "Tally") -> set[int]:
+    return set(await asyncio.gather(*(replica.call(actor_type, actor, "add", 1) for actor in ACTORS)))
+
+
+async def has(replica: Replica, actor_type: str = "Tally") -> int:
+    return (await replica.host.active_counts())[actor_type]
+
+
+@pytest.mark.parametrize("actor_type", ["Tally", "Plain"])
+async def test_actors_move_and_come_back_with_their_state(cluster: Cluster, actor_type: str) -> None:
+    first = await cluster.add()
+    await first.ready()
+    assert await add_to_each(first, actor_type) == {1}
+    assert await has(first, actor_type) == len(ACTORS)
+
+    second = await cluster.add()
+    await second.ready()
+    assert await add_to_each(first, actor_type) == {2}
+    assert await add_to_each(second, actor_type) == {3}
+    assert 0 < await has(first, actor_type) < len(ACTORS)
+    assert await has(first, actor_type) + await has(second, actor_type) == len(ACTORS)
+
+    # What was in the first one's memory is old by now.
+    await second.sidecar.stop()
+    await eventually(lambda: came_back(first, actor_type))
+    assert await add_to_each(first, actor_type) == {4}
+    assert await has(first, actor_type) == len(ACTORS)
+
+
+async def came_back(replica: Replica, actor_type: str) -> bool:
+    """Once all of them can be called; nothing is changed by it."""
+    try:
+        await asyncio.gather(*(replica.call(actor_type, actor, "add", 0) for actor in ACTORS))
+    except errors.Unavailable:
+        return False
+    return True
+
+
+async def test_under_load_a_replica_that_comes_makes_nothing_be_done_twice(cluster: Cluster) -> None:
+    """daprd breaks off the calls that run and makes them again; what they did is not done again."""
+    first = await cluster.add()
+    await first.ready()
+    counts = dict.fromkeys(ACTORS, 0)
+    over = asyncio.Event()
+
+    async def count(actor: str) -> None:
+        while not over.is_set():
+            counts[actor] += 1
+            assert await first.call("Tally", actor, "add", 1) == counts[actor]
+
+    async with asyncio.TaskGroup() as counting:
+        for actor in ACTORS:
+            counting.create_task(count(actor))
+        await eventually(lambda: min(counts.values()) > 2)
+        second = await cluster.add()
+        await second.ready()
+        before = dict(counts)
+        await eventually(lambda: all(counts[actor] > before[actor] + 2 for actor in ACTORS))
+        over.set()
+    assert await has(second) > 0
+
+
+async def test_a_turn_whose_actor_was_taken_away_does_not_save(cluster: Cluster) -> None:
+    first = await cluster.add()
+    await first.ready()
+    held = [asyncio.create_task(first.call("Tally", actor, "add_at_gate", "taken")) for actor in ACTORS]
+    await reached["taken"].wait()
+    await eventually(lambda: first.host.busy == len(ACTORS))
+    # The turns stand still, so daprd gives up waiting for them and makes the calls again, here and there.
+    second = await cluster.add()
+    await second.ready()
+    await eventually(lambda: second.host.busy > 0)
+    gates["taken"].set()
+    assert await asyncio.gather(*held) == [1] * len(ACTORS)
+    await eventually(lambda: not first.host.busy and not second.host.busy)
+    assert await add_to_each(first) == {2}
+    for actor in ACTORS:
+        assert await first.client.load_state("Tally", actor, ["count"]) == {"count": b"2"}
+
+
+async def test_a_replica_that_dies_leaves_its_actors_to_the_other(cluster: Cluster) -> None:
+    first, second = await cluster.add(), await cluster.add()
+    await first.ready()
+    await second.ready()
+    assert await add_to_each(first) == {1}
+    await second.sidecar.kill()
+    await second.stop_app()
+    await eventually(lambda: came_back(first, "Tally"))
+    assert await add_to_each(first) == {2}
+
+
+async def test_an_error_of_an_actor_elsewhere_keeps_its_code(cluster: Cluster) -> None:
+    first, second = await cluster.add(), await cluster.add()
+    await first.ready()
+    await second.ready()
+    for actor in ACTORS:
+        with pytest.raises(errors.NotFound) as caught:
+            await first.call("Grumpy", actor, "refuse", "NOT_FOUND")
+        assert caught.value.details == {"thing": {"id": 7}, "hint": "kept"}
+    assert await has(second, "Grumpy") > 0
