@@ -49,21 +49,14 @@ async def run(lab: Lab) -> list[Row]:
     await call_once(stack, DRIVER, "trim", "Trim")
     trimmed = _resident(stack)
     at_start = _figure("the same server, started", start)
+
+    def row(work: str, megabytes: float, floor: float | None = None) -> Row:
+        return Row(work, _figure("embedded", megabytes), at_start, Compared.AS_GROWTH, floor=floor)
+
     return [
-        Row(
-            f"memory, {actors:,} actors touched and idle",
-            _figure("embedded", left),
-            at_start,
-            Compared.AS_GROWTH,
-            floor=FLOOR,
-        ),
-        Row("the same, what Python keeps given back", _figure("embedded", trimmed), at_start, Compared.AS_GROWTH),
-        Row(
-            f"the same, at the end of the calls, {active:,} active",
-            _figure("embedded", busy),
-            at_start,
-            Compared.AS_GROWTH,
-        ),
+        row(f"memory, {actors:,} actors touched and idle", left, FLOOR),
+        row("the same, what Python keeps given back", trimmed),
+        row(f"the same, at the end of the calls, {active:,} active", busy),
     ]
 
 
