@@ -54,7 +54,7 @@ def _defaults(group: click.Group, values: dict[str, Any], known: set[str]) -> di
             for long in param.opts
             if long.startswith("--")
         }
-        known |= mine.keys()
+        known.update(mine)
         defaults[name] = {mine[key]: value for key, value in values.items() if key in mine}
         if isinstance(command, click.Group):
             defaults[name] |= _defaults(command, values, known)

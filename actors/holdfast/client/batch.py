@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self, overload
 
 from holdfast.client.answers import Message, messages
+from holdfast.client.connection import PASSING
 from holdfast.client.endings import surely
-from holdfast.errors import HoldfastError, InvalidLockId, LockExpired, LockNotFound
+from holdfast.errors import ConnectionFailed, HoldfastError, InvalidLockId, LockExpired, LockNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,6 +25,7 @@ SHORTEST_TTL, LONGEST_TTL = 1, 300
 # Giving back is a courtesy to whoever comes next: without it the lock expires by itself.
 ABANDON_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
+_MARGIN_SECONDS = 1.0
 
 #: The server's ways to say that there is no such lock any more.
 _GONE = (LockExpired, LockNotFound, InvalidLockId)
@@ -32,10 +34,10 @@ _GONE = (LockExpired, LockNotFound, InvalidLockId)
 class Batch(Sequence[Message]):
     """What :meth:`Queue.lock` gives: the messages it took, none when the queue is empty.
 
-    Until it is answered for, the lock is extended whenever half of its time is over. Should it be lost all the
-    same (the server was away for too long, or this process was), ``lost`` is set: from then on the messages may be
+    Until it is answered for, the lock is extended whenever half of its time is over. Should that not succeed in time
+    (the server was away for too long, or this process was), ``lost`` is set, shortly before the messages may become
     somebody else's. The body is not interrupted; look at ``lost`` where that matters. Leaving the block, or an
-    explicit answer, then raises ``LockExpired``.
+    explicit answer, raises ``LockExpired`` when the lock is gone.
     """
 
     def __init__(self, calls: QueueCalls, answer: Answer, ttl_seconds: int) -> None:
@@ -115,7 +117,7 @@ class Batch(Sequence[Message]):
                 await self.abandon(described(error))
         except (HoldfastError, TimeoutError) as failure:
             # The body's own error is the one to be seen.
-            log.warning("%d messages of %s were not given back: %s", len(self), self._calls.queue, failure)
+            log.warning("A lock of %s was not given back: %s", self._calls.queue, str(failure) or "no answer in time")
 
     async def _answer(self, call: Callable[..., Awaitable[Answer]], *arguments: str | None) -> None:
         async with self._calling:
@@ -125,29 +127,50 @@ class Batch(Sequence[Message]):
                 self._answered = True
                 raise _lost() from self._gone
             try:
-                await call(self.lock_id, *arguments)
+                await self._call_while_it_lasts(call, *arguments)
             except _GONE as error:
                 self._answered = True
-                # Gone after an attempt whose answer was lost: it was that attempt that ended the lock.
-                if isinstance(error, LockExpired) or error.__cause__ is None:
-                    raise self._lose(error) from error
+                raise self._lose(error) from error
             self._answered = True
 
+    async def _call_while_it_lasts(self, call: Callable[..., Awaitable[Answer]], *arguments: str | None) -> None:
+        """Not given up before the lock is: an answer that does not get through is work to be done again."""
+        unclear = False
+        while True:
+            try:
+                await call(self.lock_id, *arguments)
+            except (LockNotFound, InvalidLockId) as error:
+                # Gone after an attempt whose outcome nobody heard: it was that attempt that ended the lock.
+                if not unclear and error.__cause__ is None:
+                    raise
+            except PASSING as error:
+                unclear = unclear or not isinstance(error, ConnectionFailed)
+                if self.seconds_left <= 0:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            return
+
     async def _keep(self) -> None:
-        while (left := self.seconds_left) > 0:
+        # A little before the end, so that whoever works here stops before somebody else begins.
+        margin = min(self._ttl / 10, _MARGIN_SECONDS)
+        while (left := self.seconds_left) > margin:
             if self._answered:
                 return
             if left > self._ttl / 2:
                 await asyncio.sleep(left - self._ttl / 2)
                 continue
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(left - margin):
                     await self.extend(math.ceil(self._ttl - left))
             except LockExpired:
                 return
-            except (HoldfastError, TimeoutError) as error:
-                log.warning("The lock of %d messages of %s was not extended: %s", len(self), self._calls.queue, error)
+            except TimeoutError:
+                continue
+            except HoldfastError as error:
+                log.warning("A lock of %s was not extended yet: %s", self._calls.queue, error)
                 await asyncio.sleep(_PAUSE_SECONDS)
+        log.warning("A lock of %s was not extended in time, and is lost", self._calls.queue)
         self.lost.set()
 
     async def _stop_keeping(self) -> None:

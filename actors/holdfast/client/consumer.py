@@ -125,7 +125,7 @@ class Consumer:
         try:
             await asyncio.wait({handling, losing}, return_when=asyncio.FIRST_COMPLETED)
             if not handling.done():
-                raise LockExpired
+                raise LockExpired("The lock was not extended in time.")
         finally:
             losing.cancel()
             handling.cancel()

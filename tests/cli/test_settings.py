@@ -1,0 +1,49 @@
+"""Options are also environment variables and keys of ``holdfast.toml``, in groups of commands too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.local.ports import free_port
+
+if TYPE_CHECKING:
+    from cli.conftest import Command
+    from client.server import Server
+
+
+def nobody() -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
+def test_the_file_reaches_commands_inside_a_group(holdfast: Command, server: Server, name: str) -> None:
+    (holdfast.folder / "holdfast.toml").write_text(f'url = "{server.url}"\npriority = 7\njson = true\n')
+    del holdfast.environment["HOLDFAST_URL"]
+    assert holdfast("queue", "push", name, "1").json()["count"] == 1
+    assert holdfast("queue", "peek", name).json()["messages"][0]["priority"] == 7
+
+
+def test_the_environment_wins_over_the_file_and_the_command_line_over_both(holdfast: Command, server: Server) -> None:
+    (holdfast.folder / "holdfast.toml").write_text(f'url = "{nobody()}"\n')
+    assert holdfast("queue", "list").code == 0
+    assert holdfast("queue", "list", HOLDFAST_URL=nobody()).code == 5
+    assert holdfast("queue", "list", "--url", server.url, HOLDFAST_URL=nobody()).code == 0
+
+
+def test_a_key_goes_by_the_name_of_its_option(holdfast: Command) -> None:
+    (holdfast.folder / "holdfast.toml").write_text('host = "nonsense"\n')
+    ended = holdfast("serve")
+    assert ended.code == 2
+    assert "'nonsense' is not one of" in ended.error
+
+
+def test_a_key_that_no_option_goes_by_stops_every_command(holdfast: Command) -> None:
+    (holdfast.folder / "holdfast.toml").write_text("prioritty = 1\n")
+    ended = holdfast("queue", "list")
+    assert ended.code == 1
+    assert ended.error.startswith("holdfast: holdfast.toml has a key that no option goes by: prioritty.")
+
+
+def test_help_names_the_variable_of_every_option(holdfast: Command) -> None:
+    shown = holdfast("queue", "pop", "--help", COLUMNS="200").output
+    for variable in ("HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_COUNT", "HOLDFAST_WAIT", "HOLDFAST_TTL"):
+        assert variable in shown

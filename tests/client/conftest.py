@@ -1,0 +1,55 @@
+"""One server for all of these tests; each has a queue of its own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from client.server import Server, Way
+from holdfast import Client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from holdfast.client import Queue
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    async with Server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with Client(server.url) as made:
+        yield made
+
+
+@pytest.fixture
+def name() -> str:
+    return f"queue-{next(_numbers)}"
+
+
+@pytest.fixture
+def queue(client: Client, name: str) -> Queue:
+    return client.queue(name)
+
+
+@pytest.fixture
+async def way(server: Server) -> AsyncIterator[Way]:
+    made = Way(server)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def disturbed(way: Way, name: str) -> AsyncIterator[Queue]:
+    """The same queue, over a way on which things go wrong."""
+    async with Client(way.url) as made:
+        yield made.queue(name)

@@ -1,0 +1,48 @@
+"""What a type checker makes of a caller's code. Checked, never run."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from holdfast import Client
+from holdfast.client import Batch, LockInfo, Message, Queue, QueueStats, QueueSummary
+
+
+async def handle(message: Message) -> int:
+    return message.priority
+
+
+async def use() -> None:
+    async with Client("http://127.0.0.1:8080", token=None) as client:
+        assert_type(client, Client)
+        queue = client.queue("orders")
+        assert_type(queue, Queue)
+        assert_type(await queue.push({"id": 1}, priority=2), str)
+        assert_type(await queue.push_many([1, "two", None], priority=0), list[str])
+        assert_type(await queue.pop(count=2, wait_seconds=0.5), list[Message])
+        async with queue.lock(ttl_seconds=30, count=10, wait_seconds=20) as batch:
+            assert_type(batch, Batch)
+            for message in batch:
+                assert_type(message, Message)
+                assert_type(message.item, Any)
+                assert_type(message.last_error, str | None)
+            assert_type(batch[0], Message)
+            assert_type(batch.lock_id, str | None)
+            assert_type(batch.lost.is_set(), bool)
+        assert_type(await queue.stats(), QueueStats)
+        assert_type((await queue.stats()).priorities, dict[int, int])
+        assert_type(await queue.in_flight(), list[LockInfo])
+        assert_type(await queue.acknowledge("id"), int)
+        assert_type(await queue.extend("id", 30), float)
+        assert_type(await queue.purge(), int)
+        async for summary in client.queues():
+            assert_type(summary, QueueSummary)
+        await queue.consume(handle, concurrency=8)
+
+
+async def misuse(client: Client) -> None:
+    queue = client.queue("orders")
+    await queue.push({"id": 1}, priority="2")  # type: ignore[arg-type]
+    await queue.consume(lambda message: None)  # type: ignore[arg-type, return-value]
+    queue.lock(ttl_seconds=0.5)  # type: ignore[arg-type]
+    Client(url=8080)  # type: ignore[arg-type]
