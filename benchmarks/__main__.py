@@ -31,6 +31,10 @@ BENCHES: dict[str, Bench] = {
     "queue-depth": queue_depth,
 }
 
+# Of the machine's cores, and of the median: beyond these a run is not to be relied on.
+_BUSY = 0.5
+_UNSTEADY = 0.25
+
 
 @click.command(epilog="A missed floor is reported and is no error; a benchmark that could not be run ends with 1.")
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHES)), metavar="[NAME]...")
@@ -46,10 +50,10 @@ def main(names: tuple[str, ...], quick: bool, json_file: TextIO | None, list_nam
             console.print(f"{name:<15}{(bench.__doc__ or '').splitlines()[0]}", highlight=False)
         return
     began = datetime.datetime.now(datetime.UTC)
-    about = {"date": f"{began:%Y-%m-%d %H:%M} UTC", **machine.facts()}
+    load = machine.load()
+    about = {"date": f"{began:%Y-%m-%d %H:%M} UTC", **machine.facts(), "load before": f"{load:.1f}"}
     rows, failures = uvloop.run(_run(list(dict.fromkeys(names)) or list(BENCHES), quick, console))
-    about["load after"] = " ".join(f"{average:.2f}" for average in os.getloadavg())
-    _print(console, rows, about, quick=quick)
+    _print(console, rows, about, _doubts(rows, quick=quick, load=load))
     if json_file:
         json.dump({"about": about, "quick": quick, "rows": [row.as_json() for row in rows]}, json_file, indent=2)
     for failure in failures:
@@ -67,23 +71,37 @@ async def _run(names: Sequence[str], quick: bool, console: Console) -> tuple[lis
                 lab = Lab(stacks, QUICK if quick else FULL, quick, status.update)
                 try:
                     rows += await BENCHES[name].run(lab)
-                except (HoldfastError, CallFailed, TimeoutError) as error:
+                except (HoldfastError, CallFailed, OSError) as error:
                     # The others have something to say all the same.
                     failures.append(f"{name} could not be measured: {error or 'it took too long'}")
     return rows, failures
 
 
-def _print(console: Console, rows: Sequence[Row], about: dict[str, str], *, quick: bool) -> None:
+def _print(console: Console, rows: Sequence[Row], about: dict[str, str], doubts: Sequence[str]) -> None:
     if not rows:
         return
     console.print(table(rows))
     console.print(summary(rows), style="bold")
-    if quick:
-        console.print("This was a quick run: its figures are rough.", style="yellow")
+    for doubt in doubts:
+        console.print(doubt, style="yellow", highlight=False)
     share = max(figure.generator_share for row in rows for figure in (row.ours, row.peer))
     if share:
         console.print(f"The load generator took {share:.0%} of one core at most.", highlight=False)
     console.print(". ".join(f"{what}: {fact}" for what, fact in about.items()) + ".", highlight=False, style="dim")
+
+
+def _doubts(rows: Sequence[Row], *, quick: bool, load: float) -> list[str]:
+    """Why the figures should not be trusted, if there is a reason."""
+    doubts = []
+    if quick:
+        doubts.append("This was a quick run: its figures are rough.")
+    if load > _BUSY * (os.cpu_count() or 1):
+        doubts.append(
+            f"The machine was busy with other work before the run (load {load:.1f}): repeat it when it is quiet."
+        )
+    if unsteady := [row.work for row in rows if max(row.ours.spread, row.peer.spread) > _UNSTEADY]:
+        doubts.append(f"{len(unsteady)} of {len(rows)} lines spread by more than {_UNSTEADY:.0%} between rounds.")
+    return doubts
 
 
 if __name__ == "__main__":

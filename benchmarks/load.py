@@ -11,14 +11,16 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import httptools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 
     from benchmarks.stacks import Stack
+
+Outcome = TypeVar("Outcome")
 
 _SECONDS_FOR_AN_ANSWER = 60.0
 
@@ -149,11 +151,9 @@ async def converse_for(stack: Stack, conversations: Sequence[Conversation], seco
 
     async with asyncio.timeout(seconds + _SECONDS_FOR_AN_ANSWER), connect(stack, len(conversations)) as connections:
         began, cpu = time.perf_counter(), time.process_time()
-        counts = await asyncio.gather(
-            *(
-                caller(connection, converse, began + seconds)
-                for connection, converse in zip(connections, conversations, strict=True)
-            )
+        counts = await _together(
+            caller(connection, converse, began + seconds)
+            for connection, converse in zip(connections, conversations, strict=True)
         )
         elapsed, used = time.perf_counter() - began, time.process_time() - cpu
     return Load(sum(counts) / elapsed, used / elapsed)
@@ -162,6 +162,14 @@ async def converse_for(stack: Stack, conversations: Sequence[Conversation], seco
 async def send_all(stack: Stack, requests: Sequence[bytes], *, timeout: float) -> list[bytes]:
     """All of these at the same time, each over a connection of its own."""
     async with asyncio.timeout(timeout), connect(stack, len(requests)) as connections:
-        return await asyncio.gather(
-            *(connection.send(request) for connection, request in zip(connections, requests, strict=True))
-        )
+        return await _together(connection.send(sent) for connection, sent in zip(connections, requests, strict=True))
+
+
+async def _together(callers: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Outcome]:
+    """What all of them came to; the first that fails ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(caller) for caller in callers]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -18,7 +18,6 @@ def facts() -> dict[str, str]:
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
-        "load before": " ".join(f"{average:.2f}" for average in os.getloadavg()),
         "Python": platform.python_version(),
         "Holdfast": __version__,
         "Dapr": f"{DAPR_VERSION}, Python SDK {metadata.version('dapr')}",
@@ -26,6 +25,11 @@ def facts() -> dict[str, str]:
         "PostgreSQL": find_postgres().version,
         "uvloop": metadata.version("uvloop"),
     }
+
+
+def load() -> float:
+    """Programs that wanted a core, on average over the last minute."""
+    return os.getloadavg()[0]
 
 
 def _processor() -> str:
