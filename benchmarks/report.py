@@ -113,8 +113,8 @@ def summary(rows: Sequence[Row]) -> str:
     missed = [row.work for row in rows if row.verdict is Verdict.MISSED]
     floors = sum(row.floor is not None for row in rows)
     if missed:
-        return f"{len(missed)} of {floors} floors MISSED: {'; '.join(missed)}."
-    return f"All {floors} floors hold." if floors else "No floor was measured."
+        return f"Floors MISSED: {len(missed)} of {floors}: {'; '.join(missed)}."
+    return f"Floors held: {floors} of {floors}." if floors else "No floor was measured."
 
 
 def _shown(figure: Figure) -> str:
