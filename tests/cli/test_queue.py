@@ -113,6 +113,17 @@ def test_pop_under_a_lock_and_every_way_to_answer_for_it(holdfast: Command, name
     assert holdfast.queue("pop", f"{name}-deadletter", "--wait", "20", "--json").json()["items"] == ["a"]
 
 
+@pytest.mark.parametrize("lock_id", ["-bcdefghijk", "-hcdefghijk", "--seconds-x"])
+@pytest.mark.parametrize(
+    "command", [("ack",), ("abandon", "--error", "x"), ("extend",), ("dead-letter",)], ids=" ".join
+)
+def test_the_id_of_a_lock_may_begin_with_a_dash(
+    holdfast: Command, name: str, command: tuple[str, ...], lock_id: str
+) -> None:
+    ended = holdfast.queue(*command, name, lock_id)
+    assert (ended.code, ended.error) == (3, "holdfast: There is no active lock.\n")
+
+
 def test_stats_are_tables_for_people_and_the_answer_for_programs(holdfast: Command, name: str) -> None:
     holdfast.queue("push", name, "1", "2")
     holdfast.queue("push", name, "3", "--priority", "7")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from contextlib import nullcontext
@@ -31,6 +32,20 @@ LONGEST_WAIT = 300
 _count = option(
     "--count", type=click.IntRange(1, MOST_MESSAGES), default=1, help=f"How many at most, 1 to {MOST_MESSAGES}."
 )
+
+
+# As the server makes them.
+_DASHED_LOCK_ID = re.compile(r"-[A-Za-z0-9_-]{10}")
+
+
+class LockCommand(click.Command):
+    """Takes a lock's id for what it is even where it begins with a dash, as one in 64 does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        dashed = [arg for arg in args if _DASHED_LOCK_ID.fullmatch(arg)]
+        if dashed and "--" not in args:
+            args = [*(arg for arg in args if arg not in dashed), "--", *dashed]
+        return super().parse_args(ctx, args)
 
 
 @click.group(cls=RemoteGroup, epilog=EXIT_CODES)
@@ -152,7 +167,7 @@ def in_flight(server: Server, as_json: bool, name: str) -> None:
         click.echo(f"Nothing of {name} is locked.")
 
 
-@queue.command(short_help="Acknowledge what is locked: it is done with.")
+@queue.command(cls=LockCommand, short_help="Acknowledge what is locked: it is done with.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @server_command
@@ -162,7 +177,7 @@ def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
         _show_done(session.ask(session.queue(name).acknowledge(lock_id)), as_json)
 
 
-@queue.command(short_help="Give back what is locked.")
+@queue.command(cls=LockCommand, short_help="Give back what is locked.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @option("--error", help="What went wrong; whoever gets the items next is told.")
@@ -173,7 +188,7 @@ def abandon(server: Server, as_json: bool, name: str, lock_id: str, error: str |
         _show_done(session.ask(session.queue(name).abandon(lock_id, error)), as_json)
 
 
-@queue.command(short_help="Make a lock last longer.")
+@queue.command(cls=LockCommand, short_help="Make a lock last longer.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @option("--seconds", type=click.IntRange(1, 300), default=30, help="Seconds to add.")
@@ -188,7 +203,7 @@ def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int)
         click.echo(f"Locked for {tables.spoken(max(0, answer['lock_expires_at'] - time.time()))} more")
 
 
-@queue.command("dead-letter")
+@queue.command("dead-letter", cls=LockCommand)
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @option("--reason", help="Why; kept with the dead letters.")
