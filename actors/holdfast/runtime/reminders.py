@@ -54,7 +54,8 @@ class Reminders:
         self._fire = fire
         self._now = now
         self._firing: set[tuple[ActorAddress, str]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # In the order of their beginning, which a set does not keep: a simulated crash ends them in that order.
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._registering = asyncio.Lock()
         self._changed = asyncio.Event()
         self._next_due = float("inf")
@@ -135,8 +136,8 @@ class Reminders:
             if key not in self._firing:
                 self._firing.add(key)
                 task = asyncio.create_task(self._fire_one(reminder))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks[task] = None
+                task.add_done_callback(self._tasks.pop)
 
     async def _fire_one(self, reminder: Reminder) -> None:
         pause = 0.0

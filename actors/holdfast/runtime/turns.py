@@ -83,7 +83,8 @@ class Turns:
         self._mailboxes: dict[ActorAddress, _Mailbox] = {}
         # Since when each actor has had nothing to do, oldest first.
         self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        # In the order of their beginning, which a set does not keep: a simulated crash ends them in that order.
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._stopping = False
 
@@ -148,8 +149,8 @@ class Turns:
         mailbox.running = True
         self._idle.pop(address, None)
         task = asyncio.get_running_loop().create_task(self._take(address, mailbox, turn), context=turn.context)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _take(self, address: ActorAddress, mailbox: _Mailbox, turn: _Turn) -> None:
         link = _Link(address)
