@@ -55,7 +55,7 @@ class Counter(Actor, CounterInterface):
 
     async def get(self) -> int:
         found, value = await self._state_manager.try_get_state("count")
-        return value if found else 0
+        return int(value) if found else 0
 
 
 class Shelf(Actor, ActorInterface):
@@ -122,6 +122,15 @@ class Ledger(DurableActor, ActorInterface):
             for part in PARTS:
                 turn.put(part, number)
         return number
+
+    async def write_slowly(self, write: dict[str, Any]) -> int:
+        """A turn that takes a second after it has been seen at the gate."""
+        async with self.work.turn() as turn:
+            _gates[write["gate"]].set()
+            await asyncio.sleep(1)
+            for part in PARTS:
+                turn.put(part, write["number"])
+        return int(write["number"])
 
     async def add(self, by: int) -> int:
         async with self.work.turn() as turn:
@@ -209,9 +218,8 @@ class Reminded(Actor, Remindable, ActorInterface):
     """Reminders as Dapr's documentation writes them; what fired is in its state."""
 
     async def register(self, reminder: dict[str, Any]) -> None:
-        name = reminder["name"]
-        await self._state_manager.set_state(f"script.{name}", reminder)
         await self._register(reminder)
+        await self._state_manager.set_state(f"script.{reminder['name']}", reminder)
 
     async def cancel(self, name: str) -> None:
         await self.unregister_reminder(name)
@@ -223,8 +231,8 @@ class Reminded(Actor, Remindable, ActorInterface):
     async def receive_reminder(self, name: str, state: bytes, due_time: Any, period: Any, ttl: Any = None) -> None:
         script = await self._state_manager.get_state(f"script.{name}")
         failing = script.get("failures", 0) > 0
-        at = self.runtime_ctx.dapr_client.now()
-        event = {"name": name, "data": state.decode(), "at": at, "failed": failing}
+        at = self._now()
+        event = {"name": name, "data": state.decode(), "at": at, "late": at - script["due_at"], "failed": failing}
         await self._state_manager.set_state("fired", [*await self.fired(), event])
         if failing:
             script["failures"] -= 1
@@ -237,7 +245,9 @@ class Reminded(Actor, Remindable, ActorInterface):
             raise errors.Unavailable("not yet")
 
     async def _register(self, reminder: dict[str, Any]) -> None:
+        """With the moment of its first firing, so that it can be seen whether it came early."""
         period, ttl = reminder.get("period"), reminder.get("ttl")
+        reminder["due_at"] = self._now() + reminder["due"]
         await self.register_reminder(
             reminder["name"],
             reminder.get("data", "").encode(),
@@ -246,6 +256,10 @@ class Reminded(Actor, Remindable, ActorInterface):
             ttl=None if ttl is None else timedelta(seconds=ttl),
             failure_policy=_policy(reminder.get("retry")),
         )
+
+    def _now(self) -> float:
+        host: Any = self.runtime_ctx.dapr_client
+        return float(host.now())
 
 
 def _policy(retry: dict[str, Any] | None) -> ActorReminderFailurePolicy | None:

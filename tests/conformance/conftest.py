@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conformance.daprd import DaprPostgresqlStack, DaprSqliteStack
-from conformance.served import EmbeddedStack
+from conformance.served import EmbeddedStack, ServedStack
 from conformance.simulated import SimulatedStack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from conformance.stack import Stack
 
@@ -38,6 +38,16 @@ def start_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
     yield start
     for stack in running.values():
         stack.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows the ends of the logs of a stack whose test failed."""
+    report = yield
+    stack = getattr(item, "funcargs", {}).get("stack")
+    if report.failed and isinstance(stack, ServedStack):
+        report.sections += [(process.name, process.log_tail()) for process in stack.processes]
+    return report
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from conformance.served import APP_ID, ServedStack, of_actor, rows
+from conformance.served import APP_ID, ServedStack, of_actor, rows, stopped
 from holdfast.local import LocalDapr, LocalPostgres, find_dapr, find_postgres, write_component
 
 if TYPE_CHECKING:
@@ -43,6 +43,14 @@ class DaprStack(ServedStack):
 
     async def stored_keys(self) -> set[str]:
         return set(await self._rows())
+
+    @property
+    def processes(self) -> list[ChildProcess]:
+        own = [self._dapr.placement.process, self._dapr.scheduler.process]
+        return [*own, *([self._sidecar.process] if self._sidecar else []), *([self._app] if self._app else [])]
+
+    async def stop_app(self) -> int:
+        return await stopped(self._app)
 
     async def kill_app(self) -> None:
         if self._app:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 import sys
+from abc import abstractmethod
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parents[1]
 APP_ID = "conformance"
+SECONDS_FOR_A_TEST = 240
 
 #: What daprd writes before the answer of the app itself.
 _FROM_THE_APP = "error from actor service: (500) "
@@ -41,9 +43,18 @@ class ServedStack(Stack):
             raise
 
     @property
+    @abstractmethod
     def api_port(self) -> int:
         """Where the actor API is."""
-        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def processes(self) -> list[ChildProcess]:
+        """Those whose logs tell what happened."""
+
+    @abstractmethod
+    async def stop_app(self) -> int:
+        """Asks the process that runs the actors to end, as SIGTERM does, and gives its exit code."""
 
     async def _start(self) -> None:
         self._session = aiohttp.ClientSession(
@@ -59,7 +70,7 @@ class ServedStack(Stack):
         await self.kill_all()
 
     def run(self, body: Coroutine[Any, Any, None]) -> None:
-        self._runner.run(body)
+        self._runner.run(asyncio.wait_for(body, SECONDS_FOR_A_TEST))
 
     def close(self) -> None:
         self._runner.run(self._stop())
@@ -117,6 +128,13 @@ class EmbeddedStack(ServedStack):
     def api_port(self) -> int:
         return self.app_port
 
+    @property
+    def processes(self) -> list[ChildProcess]:
+        return [self._app] if self._app else []
+
+    async def stop_app(self) -> int:
+        return await stopped(self._app)
+
     async def kill_app(self) -> None:
         if self._app:
             await self._app.kill()
@@ -143,6 +161,13 @@ class EmbeddedStack(ServedStack):
     def _database(self) -> Path:
         [database] = (self.folder / "data").glob("*.db")
         return database
+
+
+async def stopped(process: ChildProcess | None) -> int:
+    assert process is not None
+    await process.terminate()
+    assert process.returncode is not None
+    return process.returncode
 
 
 def rows(database: Path) -> dict[str, str]:

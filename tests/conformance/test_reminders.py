@@ -48,12 +48,10 @@ async def woken(stack: Stack, actor: str, at_least: int = 1, within: float = 20)
 
 @on_every_host
 async def test_a_reminder_fires_once_with_its_data_and_not_early(stack: Stack) -> None:
-    await stack.call("Reminded", "once", "register", {"name": "zero", "due": 0})
-    [start] = await fired(stack, "once")
     await register(stack, "once", 1.5, data="5s after 2024-01-01: ünï")
-    events = [event for event in await after(stack, "once", due=3.5) if event["name"] == "main"]
-    assert [event["data"] for event in events] == ["5s after 2024-01-01: ünï"]
-    assert 1.4 < events[0]["at"] - start["at"] < 10
+    [event] = await after(stack, "once", due=3.5)
+    assert event["data"] == "5s after 2024-01-01: ünï"
+    assert -0.01 < event["late"] < 5
 
 
 @on_every_host
@@ -108,9 +106,10 @@ async def test_a_reminder_that_fails_is_tried_again(stack: Stack) -> None:
 
 @on_every_host
 async def test_a_reminder_is_tried_until_it_succeeds(stack: Stack) -> None:
-    await register(stack, "persistent", 0, failures=5, data="kept")
-    events = await fired(stack, "persistent", at_least=6, within=90)
-    assert [(event["failed"], event["data"]) for event in events] == [(True, "kept")] * 5 + [(False, "kept")]
+    """daprd 1.18.2 alone would give up after the fourth failure."""
+    await register(stack, "persistent", 0, failures=4, data="kept")
+    events = await fired(stack, "persistent", at_least=5, within=90)
+    assert [(event["failed"], event["data"]) for event in events] == [(True, "kept")] * 4 + [(False, "kept")]
 
 
 @on_every_host
@@ -175,9 +174,10 @@ async def test_reminders_survive_the_app(stack: Stack) -> None:
     await stack.pass_time(4)
     await stack.start_app()
     assert [event["data"] for event in await fired(stack, "app-late")] == ["late"]
-    assert await stack.call("Reminded", "app-later", "fired") == []
     assert len(await woken(stack, "app-late")) == 1
-    assert [event["data"] for event in await fired(stack, "app-later")] == ["later"]
+    [later] = await fired(stack, "app-later")
+    assert later["data"] == "later"
+    assert later["late"] > -0.01
     before = len(await stack.call("Reminded", "app-periodic", "fired"))
     await fired(stack, "app-periodic", at_least=before + 2)
     await stack.call("Reminded", "app-periodic", "cancel", "main")
@@ -193,7 +193,9 @@ async def test_reminders_survive_daprd(stack: DaprStack) -> None:
     await stack.start_daprd()
     assert [event["data"] for event in await fired(stack, "daprd-late")] == ["late"]
     assert len(await woken(stack, "daprd-late")) == 1
-    assert [event["data"] for event in await fired(stack, "daprd-later")] == ["later"]
+    [later] = await fired(stack, "daprd-later")
+    assert later["data"] == "later"
+    assert later["late"] > -0.01
 
 
 @on_hosts(*DAPR)
