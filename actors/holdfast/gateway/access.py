@@ -6,6 +6,7 @@ import hmac
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Unauthorized
+from holdfast.gateway import page
 from holdfast.gateway.answers import send_error
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 #: What shows no data: probes, and the page's own files.
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/page.css", "/page.js", "/favicon.svg"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", *page.FILES})
 
 
 class TokenRequired:

@@ -1,92 +1,85 @@
-// Text goes into the page as text only: nothing here writes HTML.
-const at = (id) => document.getElementById(id);
-const REFRESH_MS = 2000;
-let started = null;
+// The page: which view is shown, and what is looked at again and again.
+import { token, Unreachable } from "./api.js";
+import { at, show } from "./dom.js";
+import * as entry from "./entry.js";
+import { Follower } from "./live.js";
+import * as overview from "./overview.js";
+import * as queue from "./queue.js";
+import { interrupt } from "./series.js";
+import * as server from "./server.js";
 
-function show(id, text) {
-  at(id).textContent = text;
-}
+let shown = null;
+const follower = new Follower(look);
 
-function span(seconds) {
-  const parts = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-  const first = parts.findIndex(([size]) => seconds >= size);
-  if (first < 0) return "0 s";
-  let rest = Math.floor(seconds);
-  return parts.slice(first, first + 2).map(([size, unit]) => {
-    const count = Math.floor(rest / size);
-    rest -= count * size;
-    return `${count} ${unit}`;
-  }).join(" ");
-}
-
-function row(actor) {
-  const line = document.createElement("tr");
-  for (const [text, kind] of [[actor.type, ""], [actor.active.toLocaleString(), "number"]]) {
-    const cell = document.createElement("td");
-    cell.textContent = text;
-    cell.className = kind;
-    line.append(cell);
-  }
-  return line;
-}
-
-function draw(status) {
-  started = new Date(status.started_at);
-  show("version", status.version);
-  show("host", status.host);
-  show("uptime", span((Date.now() - started) / 1000));
-  show("state", status.ready ? "ready" : `not ready: ${status.reason}`);
-  at("state").className = `state ${status.ready ? "good" : "bad"}`;
-  at("actors").replaceChildren(...status.actors.map(row));
-  const types = status.actors.map((actor) => actor.type);
-  const select = at("call-type");
-  if ([...select.options].map((option) => option.value).join() !== types.join()) {
-    select.replaceChildren(...types.map((type) => new Option(type, type)));
-    command();
-  }
-  at("call").hidden = status.host !== "embedded" || types.length === 0;
-}
-
-async function refresh() {
-  try {
-    const answer = await fetch("/status");
-    const body = await answer.json();
-    if (!answer.ok) throw new Error(body.message);
-    draw(body);
-    at("problem").hidden = true;
-  } catch (error) {
+async function look() {
+  const tries = await Promise.allSettled([server.refresh(), overview.refresh(), queue.refresh()]);
+  const errors = tries.filter((one) => one.status === "rejected").map((one) => one.reason);
+  const unreachable = errors.find((error) => error instanceof Unreachable);
+  const closed = errors.find((error) => error.status === 401);
+  if (unreachable) {
+    interrupt();
     show("state", "not connected");
     at("state").className = "state bad";
-    show("problem", `The server does not answer: ${error.message}`);
-    at("problem").hidden = false;
+  } else if (closed) {
+    follower.stop();
+    entry.ask(token.held !== null);
+    show("state", "token needed");
+    at("state").className = "state bad";
   }
-  setTimeout(refresh, document.hidden ? 5 * REFRESH_MS : REFRESH_MS);
+  tellProblem(unreachable ? `${unreachable.message} Trying again…` : errors[0]?.message, Boolean(closed));
+  document.body.classList.toggle("stale", errors.length > 0);
+  // What is none of the server's words is a mistake of the page's own, for its console.
+  for (const error of errors) if (!(error instanceof Unreachable) && !error.status) console.error(error);
+  return errors.length === 0;
 }
 
-function target() {
-  const part = (id) => encodeURIComponent(at(id).value);
-  return `/v1.0/actors/${part("call-type")}/${part("call-id")}/method/${part("call-method")}`;
+function tellProblem(text, closed) {
+  at("problem").hidden = !text;
+  show("problem-text", text ?? "");
+  at("enter-token").hidden = !closed;
 }
 
-function command() {
-  const body = at("call-body").value.replaceAll("'", "'\\''");
-  show("call-command", `curl -X POST '${location.origin}${target()}' -d '${body}'`);
+function route() {
+  const [, encoded] = location.hash.match(/^#\/queue\/(.+)$/) ?? [];
+  const name = encoded === undefined ? null : decoded(encoded);
+  if (name === shown) return;
+  const left = shown;
+  shown = name;
+  at("main").dataset.view = name === null ? "home" : "queue";
+  document.title = name === null ? "Holdfast" : `${name} · Holdfast`;
+  if (name === null) queue.close();
+  else queue.open(name);
+  overview.mark(name);
+  moveFocus(left);
 }
 
-async function call(event) {
-  event.preventDefault();
-  const output = at("call-answer");
+function decoded(text) {
   try {
-    const answer = await fetch(target(), { method: "POST", body: at("call-body").value });
-    const text = await answer.text();
-    output.textContent = answer.ok ? text || "(no answer)" : JSON.parse(text).message;
-    output.className = answer.ok ? "" : "bad";
-  } catch (error) {
-    output.textContent = error.message;
-    output.className = "bad";
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 
-at("call-form").addEventListener("submit", call);
-at("call-form").addEventListener("input", command);
-refresh();
+// Where the list makes room for the queue, what had the focus is gone.
+function moveFocus(left) {
+  if (shown !== null && getComputedStyle(at("queues")).display === "none") at("queue-name").focus();
+  else if (shown === null && left !== null) overview.rowOf(left)?.focus();
+  if (at("queue").contains(document.activeElement)) scrollTo(0, 0);
+}
+
+server.begin();
+overview.begin(follower);
+queue.begin(follower);
+entry.begin({
+  onEntered: () => follower.resume(),
+  // Everything that was shown goes too.
+  onForgotten: () => location.reload(),
+});
+document.addEventListener("visibilitychange", () => document.hidden && interrupt());
+addEventListener("hashchange", () => {
+  route();
+  follower.now();
+});
+route();
+follower.now();

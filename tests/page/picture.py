@@ -1,0 +1,148 @@
+"""Makes the README's picture of the page: `.venv/bin/python tests/page/picture.py`, from the root of the tree.
+
+Starts a server, lets a small shop work on it for as long as `--seconds` says, and takes the picture in the machine's
+own Chromium, with the machine's own fonts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from page.browser import chromium
+from page.server import ROOT, Server
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+_PHONE = {"width": 390, "height": 844}
+
+
+class Shop:
+    """Pushes and pops as a shop would, from a seed."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._random = random.Random(2)
+
+    async def open(self) -> None:
+        await self._server.call("PUT", "/queue/orders/config", {"max_locks": 8})
+        await self._server.call("PUT", "/queue/webhooks.outgoing/config", {"max_locks": 4, "max_deliveries": 5})
+        for queue, many in (("orders", 34), ("emails", 310), ("invoices", 4), ("webhooks.outgoing", 22)):
+            await self._push(queue, many)
+        await self._push("thumbnails", 1)
+        await self._pop("thumbnails", 1)
+        await self._push("search-index", 980)
+        for reason in ("410 Gone from hooks.example.com", "the certificate has expired"):
+            await self._refuse("webhooks.outgoing", reason)
+        await self._refuse("orders", "no such customer: A-0")
+        held = await self._lock("orders", 1)
+        await self._end("orders", held, "abandon", error="payment gateway timed out")
+        await self._server.call("POST", "/v1.0/actors/CounterActor/demo/method/Add", 1)
+
+    async def work(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        step = 0
+        while loop.time() < end:
+            step += 1
+            rush = 2 if step % 40 < 18 else 0
+            await self._push("orders", self._random.choice((0, 1, 2, 3)) + rush)
+            await self._push("emails", self._random.choice((0, 0, 24)))
+            await self._push("webhooks.outgoing", self._random.choice((0, 0, 1)))
+            await self._take("orders", self._random.choice((0, 2, 4)))
+            await self._take("emails", self._random.choice((4, 9)))
+            await self._take("search-index", 11)
+            await asyncio.sleep(0.9)
+        for many, ttl in ((3, 45), (1, 120), (2, 60)):
+            await self._lock("orders", many, ttl)
+
+    async def _take(self, queue: str, many: int) -> None:
+        if many:
+            await self._end(queue, await self._lock(queue, many), "acknowledge")
+
+    async def _refuse(self, queue: str, reason: str) -> None:
+        await self._end(queue, await self._lock(queue, 1), "dead-letter", reason=reason)
+
+    async def _push(self, queue: str, many: int) -> None:
+        if many:
+            items = [{"item": self._order(), "priority": self._random.choice((0, 1, 1, 2, 2, 5))} for _ in range(many)]
+            await self._server.call("POST", f"/queue/{queue}/push", {"items": items})
+
+    async def _pop(self, queue: str, many: int) -> None:
+        await self._server.call("POST", f"/queue/{queue}/pop?count={many}")
+
+    async def _lock(self, queue: str, many: int, ttl: int = 60) -> dict[str, Any]:
+        return await self._server.call("POST", f"/queue/{queue}/pop?require_ack=true&count={many}&ttl_seconds={ttl}")
+
+    async def _end(self, queue: str, held: dict[str, Any], how: str, **more: str) -> None:
+        if "lock_id" in held:
+            await self._server.call("POST", f"/queue/{queue}/{how}", {"lock_id": held["lock_id"], **more})
+
+    def _order(self) -> dict[str, Any]:
+        return {
+            "order": f"A-{self._random.randint(10000, 99999)}",
+            "customer": self._random.choice(("acme", "globex", "initech", "umbrella")),
+            "total": round(self._random.uniform(5, 400), 2),
+            "lines": self._random.randint(1, 9),
+        }
+
+
+async def take(to: Path, *, seconds: float, scheme: str, phone: bool, queue: str | None, whole: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with Server(Path(folder)) as server, chromium() as browser:
+            shop = Shop(server)
+            await shop.open()
+            context = await browser.new_context(
+                color_scheme=scheme,  # type: ignore[arg-type]
+                viewport=_PHONE if phone else {"width": 1200, "height": 860},  # type: ignore[arg-type]
+                device_scale_factor=2 if phone else 1,
+                is_mobile=phone,
+            )
+            page = await context.new_page()
+            await page.goto(server.url)
+            await shop.work(seconds)
+            if queue:
+                await page.goto(f"{server.url}/#/queue/{queue}")
+            await _settle(page, queue)
+            await page.screenshot(path=to, full_page=whole)
+
+
+async def _settle(page: Page, queue: str | None) -> None:
+    """Until the page shows what is there now."""
+    async with page.expect_response(lambda answer: "/queues" in answer.url):
+        pass
+    await page.locator("#peek li" if queue else "#queue-list li").first.wait_for()
+    await page.mouse.move(0, 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "page.png")
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--scheme", choices=("light", "dark"), default="light")
+    parser.add_argument("--phone", action="store_true")
+    parser.add_argument("--queue", default="orders", help="the queue that is open; '' for the list alone")
+    parser.add_argument("--whole", action="store_true", help="all of the page, not one window of it")
+    options = parser.parse_args()
+    asyncio.run(
+        take(
+            options.to,
+            seconds=options.seconds,
+            scheme=options.scheme,
+            phone=options.phone,
+            queue=options.queue or None,
+            whole=options.whole,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
