@@ -17,6 +17,9 @@ from holdfast.runtime.dapr import DaprHostClient
 if TYPE_CHECKING:
     from dapr_host.cluster import Replica
 
+# One worker starts what they share.
+pytestmark = pytest.mark.xdist_group("dapr-client")
+
 MEBIBYTE = 1024 * 1024
 
 HOSTILE_IDS = [

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from dapr_host.cluster import Cluster, Replica
 
+# One worker starts what they share.
+pytestmark = pytest.mark.xdist_group("dapr-errors")
+
 
 @pytest.fixture(scope="module")
 async def far_client(cluster: Cluster, replica: Replica) -> AsyncIterator[DaprHostClient]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from dapr_host.cluster import Replica
 
+# One worker starts what they share.
+pytestmark = pytest.mark.xdist_group("dapr-lifetime")
+
 
 @pytest.fixture
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from dapr_host.actors import ACTORS, Shelf, Tally
 from dapr_host.cluster import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# One worker starts what they share.
+pytestmark = pytest.mark.xdist_group("dapr-readiness")
 
 
 async def test_it_follows_the_sidecar_and_placement(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from dapr_host.cluster import Cluster, Replica
 
+# One worker starts what they share.
+pytestmark = pytest.mark.xdist_group("dapr-recovery")
+
 
 @pytest.fixture(autouse=True)
 async def ready(replica: Replica) -> None:

@@ -15,6 +15,9 @@ from dapr_host.cluster import eventually
 if TYPE_CHECKING:
     from dapr_host.cluster import Replica
 
+# One worker starts what they share.
+pytestmark = pytest.mark.xdist_group("dapr-reminders")
+
 
 async def register(replica: Replica, actor: str, **reminder: Any) -> None:
     await replica.call("Reminded", actor, "register", {"name": "main", **reminder})

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from dapr_host.cluster import Replica
 
+# One worker starts what they share.
+pytestmark = pytest.mark.xdist_group("dapr-tokens")
+
 TOKENS = {"DAPR_API_TOKEN": "the way in", "APP_API_TOKEN": "the way back"}
 
 

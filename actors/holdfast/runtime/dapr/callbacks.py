@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.runtime.dapr.calls import Address
+from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER, Repeats
 from holdfast.runtime.faults import describe
 from holdfast.runtime.serialization import dump
@@ -66,8 +67,8 @@ class Callbacks(DaprActor):
 
     async def _config(self, request: Request) -> Response:
         # Only daprd says whose app it thinks it asks; what others look at changes nothing.
-        if "dapr-app-id" in request.headers:
-            await self._host.meet_sidecar()
+        if app_id := request.headers.get("dapr-app-id"):
+            await self._host.meet_sidecar(app_id)
         return Response(self._host.configuration(), media_type=_JSON)
 
     async def _deactivate(self, request: Request) -> Response:
@@ -82,7 +83,7 @@ class Callbacks(DaprActor):
             )
         else:
             result = await self._host.call(address, name, body)
-        return Response(result, media_type=_JSON)
+        return Response(result, media_type=_JSON, headers={SIGNATURE_HEADER: self._host.app_id})
 
     async def _reminder(self, request: Request) -> Response:
         await self._host.remind(_address(request), request.path_params["name"], await request.body())

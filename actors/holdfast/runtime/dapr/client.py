@@ -13,7 +13,8 @@ from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import HostClient, StateChange
 from holdfast.runtime.dapr.answers import refusal
 from holdfast.runtime.dapr.calls import Address
-from holdfast.runtime.dapr.http import SidecarHttp
+from holdfast.runtime.dapr.http import Answer, SidecarHttp
+from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER, Neighbours
 from holdfast.runtime.dapr.reminders import ReminderRpc
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER
 from holdfast.runtime.dapr.timers import mark
@@ -48,6 +49,7 @@ class DaprHostClient(HostClient):
         self._reminders = ReminderRpc(grpc_endpoint, api_token, timeout=self.http.timeout, patience=patience)
         #: The types of actors that this app has: one of these that nobody hosts is away, not unknown.
         self.hosted: set[str] = set()
+        self.neighbours = Neighbours()
         #: Names the present life of an actor that runs in this app; a timer dies with it.
         self.life_of: Callable[[Address], str] | None = None
 
@@ -60,7 +62,10 @@ class DaprHostClient(HostClient):
 
     async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
         path = f"{_path(actor_type, actor_id)}/method/{_segment(method, 'method')}"
-        return await self._ask(actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: uuid4().hex})
+        answer = await self._ask(actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: uuid4().hex})
+        if actor_type in self.hosted:
+            self.neighbours.answered(actor_type, answer.headers.get(SIGNATURE_HEADER))
+        return answer.body
 
     async def load_state(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> Mapping[str, bytes]:
         if len(keys) == 1:
@@ -74,7 +79,7 @@ class DaprHostClient(HostClient):
 
     async def get_state(self, actor_type: str, actor_id: str, name: str) -> bytes:
         path = f"{_path(actor_type, actor_id)}/state/{_segment(name, 'key')}"
-        return await self._ask(actor_type, "GET", path, repeatable=True)
+        return (await self._ask(actor_type, "GET", path, repeatable=True)).body
 
     async def save_state_transactionally(self, actor_type: str, actor_id: str, data: bytes) -> None:
         # POST and not PUT, which daprd takes as well: aiohttp sends a PUT again by itself when a connection breaks.
@@ -107,11 +112,11 @@ class DaprHostClient(HostClient):
         *,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = False,
-    ) -> bytes:
+    ) -> Answer:
         answer = await self.http.ask(verb, path, body, headers=headers, repeatable=repeatable)
         if not answer.ok:
             raise refusal(answer.status, answer.body, actor_type, self.hosted)
-        return answer.body
+        return answer
 
     async def _get_together(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> list[bytes]:
         # daprd has no way to read several keys of an actor at once.

@@ -81,6 +81,11 @@ class DaprHost:
         return self._client
 
     @property
+    def app_id(self) -> str:
+        """As daprd has it; empty before it has said so."""
+        return self._client.neighbours.app_id
+
+    @property
     def busy(self) -> int:
         """How many calls of daprd run here."""
         return len(self._calls)
@@ -102,7 +107,11 @@ class DaprHost:
         if self.stopping:
             return Readiness(False, "the host is stopping")
         seen = await look(self._client.http)
-        reason = seen.problem if seen.metadata is None else seen.metadata.waits_for(self._managers)
+        if seen.metadata is None:
+            reason = seen.problem
+        else:
+            reason = seen.metadata.waits_for(self._managers)
+            self._client.neighbours.app_id = seen.metadata.app_id
         if reason and self.refused_sidecar:
             reason += " (it was refused: its APP_API_TOKEN is another than this app's)"
         return Readiness(not reason, reason)
@@ -128,12 +137,13 @@ class DaprHost:
         """What daprd wants to know of this app's actors."""
         return dump(self._config.as_dict())
 
-    async def meet_sidecar(self) -> None:
+    async def meet_sidecar(self, app_id: str) -> None:
         """A daprd has just started, and has not called any actor yet.
 
         The one before it may have left turns behind that still run here, and since then another host may have run our
         actors.
         """
+        self._client.neighbours.app_id = app_id
         await self._tenure.end()
         self.refused_sidecar = False
         await self._begin_anew()

@@ -22,6 +22,7 @@ _LONGEST_PAUSE = 0.5
 class Answer(NamedTuple):
     status: int
     body: bytes
+    headers: Mapping[str, str]
 
     @property
     def ok(self) -> bool:
@@ -108,7 +109,7 @@ class SidecarHttp:
         while True:
             try:
                 async with session.request(verb, url, data=body, headers=headers) as answer:
-                    return Answer(answer.status, await answer.read())
+                    return Answer(answer.status, await answer.read(), answer.headers)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 if clock() + pause > deadline:
                     raise Unavailable(f"The sidecar at {self.endpoint} does not answer. Try again.") from error

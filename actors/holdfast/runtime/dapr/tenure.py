@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _LOOKS_IN_A_BREAK = 4
 _SHORTEST_BREAK = 0.2
+_PAUSE = 1.0
 
 
 class Tenure:
@@ -42,19 +43,23 @@ class Tenure:
         self._lost = lost
         self._doubtful = doubtful
         self._asking = asyncio.Lock()
+        # Counts them, so that the word of one is not taken for another's.
+        self._sidecar = 0
         #: The shortest time the actors can be away unnoticed; None when not asked yet.
         self._shortest_break: float | None = None
+        self._not_before = 0.0
         self._certain_until = 0.0
         self._watch: asyncio.Task[None] | None = None
 
     async def is_certain(self) -> bool:
         """Whether what was remembered at the last call is still true at this one."""
-        if self._shortest_break is None:
+        if self._unknown():
             await self._begin()
         return asyncio.get_running_loop().time() < self._certain_until
 
     async def end(self) -> None:
         """With this daprd; what is asked next is asked of another."""
+        self._sidecar += 1
         self._shortest_break = None
         self._certain_until = 0.0
         watch, self._watch = self._watch, None
@@ -64,8 +69,15 @@ class Tenure:
 
     async def _begin(self) -> None:
         async with self._asking:
+            if not self._unknown():
+                return
+            sidecar = self._sidecar
             metadata = (await look(self._http)).metadata
-            if metadata is None or self._shortest_break is not None:
+            if sidecar != self._sidecar:
+                return
+            if metadata is None:
+                # The calls that come meanwhile are not to wait in line for one look after the other.
+                self._not_before = asyncio.get_running_loop().time() + _PAUSE
                 return
             self._shortest_break = metadata.shortest_break
             if self._shortest_break == float("inf"):
@@ -80,6 +92,9 @@ class Tenure:
                     "daprd's --app-health-probe-timeout leaves no time between two probes: "
                     "actors read their state anew in every turn"
                 )
+
+    def _unknown(self) -> bool:
+        return self._shortest_break is None and asyncio.get_running_loop().time() >= self._not_before
 
     async def _keep_looking(self, shortest_break: float) -> None:
         clock = asyncio.get_running_loop().time
