@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import HostClient, StateChange
 from holdfast.runtime.dapr.answers import refusal
@@ -65,6 +65,9 @@ class DaprHostClient(HostClient):
         answer = await self._ask(actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: uuid4().hex})
         if actor_type in self.hosted:
             self.neighbours.answered(actor_type, answer.headers.get(SIGNATURE_HEADER))
+            if not answer.body:
+                # Our apps always send one; daprd (1.18.2) passes on the head of an answer whose app then died.
+                raise Unavailable("The answer broke off. Try again.")
         return answer.body
 
     async def load_state(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> Mapping[str, bytes]:
