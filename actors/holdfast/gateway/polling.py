@@ -6,7 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from holdfast.pushpop.doorbell import Listening
+from holdfast.errors import HostStopping, Unavailable
+from holdfast.pushpop.doorbell import Listening, wake_everyone
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 # A queue forgets who waits when its actor moves or is restarted, so one asks again now and then.
 ASK_AGAIN_SECONDS = 10.0
+# A queue that cannot be reached just now may be back before the time is up.
+TRY_AGAIN_SECONDS = 1.0
+
+NOTHING: dict[str, Any] = {"items": [], "count": 0, "messages": []}
 
 
 class Poller:
@@ -24,6 +29,12 @@ class Poller:
     def __init__(self, gatherer: Gatherer, doorbell: Doorbell) -> None:
         self._gatherer = gatherer
         self._doorbell = doorbell
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Those who wait are answered now, so that they do not hold up the end of the server."""
+        self._stopping = True
+        wake_everyone()
 
     async def pop(
         self, call: Call, queue: str, method: str, data: dict[str, Any], wait_seconds: float
@@ -37,21 +48,37 @@ class Poller:
                 while True:
                     rung.clear()
                     left = until - loop.time()
-                    asked = data if left <= 0 else data | {"doorbell": await self._doorbell.hang()}
-                    answer = await self._gatherer.call(queue, method, dump(asked))
+                    answer, pause = await self._ask(queue, method, data, left)
                     if gone.done():
                         await self._give_back(queue, answer)
                         return answer
                     if left <= 0 or not _nothing_yet(answer):
                         return answer
                     waiting = asyncio.ensure_future(rung.wait())
-                    pause = min(left, ASK_AGAIN_SECONDS, _until_unlocked(answer))
                     try:
-                        await asyncio.wait({waiting, gone}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                        await asyncio.wait(
+                            {waiting, gone}, timeout=min(left, pause), return_when=asyncio.FIRST_COMPLETED
+                        )
                     finally:
                         waiting.cancel()
+                    if gone.done() or self._stopping:
+                        # Asked once more, the queue might give something that nobody is there to take.
+                        return answer
         finally:
             gone.cancel()
+
+    async def _ask(self, queue: str, method: str, data: dict[str, Any], left: float) -> tuple[dict[str, Any], float]:
+        """An answer, and how long to wait for a better one."""
+        if left <= 0:
+            return await self._gatherer.call(queue, method, dump(data)), 0.0
+        try:
+            asked = data | {"doorbell": await self._doorbell.hang()}
+            answer = await self._gatherer.call(queue, method, dump(asked))
+        except HostStopping:
+            raise
+        except Unavailable:
+            return NOTHING, TRY_AGAIN_SECONDS
+        return answer, min(ASK_AGAIN_SECONDS, _until_unlocked(answer))
 
     async def _give_back(self, queue: str, answer: dict[str, Any]) -> None:
         if "lock_id" in answer:

@@ -11,6 +11,7 @@ from holdfast.errors import HoldfastError, InvalidRequest, by_code
 from holdfast.gateway import documents
 from holdfast.gateway.endpoints import Endpoint, Endpoints
 from holdfast.gateway.gather import Gatherer
+from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.polling import Poller
 from holdfast.identity import check_id
 from holdfast.pushpop.config import QueueConfig
@@ -32,25 +33,28 @@ MAX_LISTED = 100
 Answer = dict[str, Any]
 
 
+Count = Annotated[int, Field(ge=1, le=MAX_POP), INTEGER]
+
+
 class Query(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
 class PopQuery(Query):
-    require_ack: Annotated[bool, Field(description="Take under a lock, to be acknowledged.")] = False
-    ttl_seconds: Annotated[int, Field(description="How long the lock lasts: taken as 1 to 300.")] = DEFAULT_TTL
-    count: Annotated[int, Field(ge=1, le=MAX_POP)] = 1
+    require_ack: Annotated[bool, Field(description="Take under a lock, to be acknowledged."), FLAG] = False
+    ttl_seconds: Annotated[int, Field(description="How long the lock lasts: taken as 1 to 300."), INTEGER] = DEFAULT_TTL
+    count: Count = 1
     wait_seconds: Annotated[
-        float, Field(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False, description="How long to wait for something.")
+        float, Field(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait for something."), NUMBER
     ] = 0
 
 
 class PeekQuery(Query):
-    count: Annotated[int, Field(ge=1, le=MAX_POP)] = 1
+    count: Count = 1
 
 
 class ListQuery(Query):
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED), INTEGER] = 50
     cursor: Annotated[str | None, Field(max_length=255, description="next_cursor of the page before.")] = None
 
 
@@ -61,6 +65,10 @@ class Queues:
         self._client = client
         self._gatherer = Gatherer(client, ACTOR_TYPE)
         self._poller = Poller(self._gatherer, Doorbell(client))
+
+    def end_waits(self) -> None:
+        """Answers those who wait for something to come."""
+        self._poller.stop()
 
     def endpoints(self) -> Endpoints:
         queue = "/queue/{queue}"

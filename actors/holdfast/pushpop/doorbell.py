@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DOORBELL_TYPE = "DoorbellActor"
 _TRIES = 50
+# Many who wait are woken together: they need not all ask whether their doorbell still hangs here.
+_SURE_SECONDS = 1.0
 
 # This process: what a doorbell rings, and how one knows that it hangs here.
 _PROCESS = secrets.token_hex(8)
@@ -54,25 +56,34 @@ class Doorbell:
     def __init__(self, client: HostClient) -> None:
         self._client = client
         self._id: str | None = None
+        self._sure_until = 0.0
         self._finding = asyncio.Lock()
 
     async def hang(self) -> str | None:
         """The id to leave with a queue; None when no place was found, and one has to ask from time to time."""
+        clock = asyncio.get_running_loop().time
         async with self._finding:
-            if self._id is None or not await self._is_here(self._id):
-                self._id = None
-                for _ in range(_TRIES):
-                    candidate = secrets.token_hex(8)
-                    if await self._is_here(candidate):
-                        self._id = candidate
-                        break
+            if self._id is not None and clock() < self._sure_until:
+                return self._id
+            try:
+                self._id = await self._find()
+            except HoldfastError:
+                # Whoever is away now would be away for the next tries too, and somebody waits for this.
+                return None
+            self._sure_until = clock() + _SURE_SECONDS
         return self._id
 
+    async def _find(self) -> str | None:
+        if self._id is not None and await self._is_here(self._id):
+            return self._id
+        for _ in range(_TRIES):
+            candidate = secrets.token_hex(8)
+            if await self._is_here(candidate):
+                return candidate
+        return None
+
     async def _is_here(self, doorbell: str) -> bool:
-        try:
-            return bool(load(await self._client.invoke_method(DOORBELL_TYPE, doorbell, "Where")) == _PROCESS)
-        except HoldfastError:
-            return False
+        return bool(load(await self._client.invoke_method(DOORBELL_TYPE, doorbell, "Where")) == _PROCESS)
 
 
 class Listening:
@@ -91,6 +102,13 @@ class Listening:
         listeners.discard(self._event)
         if not listeners:
             del _waiting[self._queue]
+
+
+def wake_everyone() -> None:
+    """Whatever they listen for."""
+    for events in _waiting.values():
+        for event in events:
+            event.set()
 
 
 async def ring(client: HostClient, doorbell: str, queue: str) -> None:
