@@ -1,4 +1,4 @@
-"""Request bodies: JSON objects, not too deep."""
+"""Request bodies: JSON objects. What they say is checked by whom it is for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 from holdfast.errors import InvalidRequest
 from holdfast.runtime.serialization import load
-
-MAX_DEPTH = 100
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
@@ -20,20 +18,4 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise InvalidRequest(f"The body is not JSON: {error}.") from error
     if not isinstance(value, dict):
         raise InvalidRequest("The body must be a JSON object.")
-    if _deeper_than(MAX_DEPTH, value):
-        raise InvalidRequest(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return value
-
-
-def _deeper_than(limit: int, value: Any) -> bool:
-    level = [value]
-    for _ in range(limit):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if type(parent) is dict else parent)
-            if type(child) is dict or type(child) is list
-        ]
-        if not level:
-            return False
-    return True

@@ -51,7 +51,8 @@ class Item:
 
     @property
     def size(self) -> int:
-        return len(self.text) + 64
+        # In bytes, as it is stored and sent.
+        return 64 + (len(self.text) if self.text.isascii() else len(self.text.encode()))
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"item": self.text, "at": self.enqueued_at}

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from holdfast.errors import InvalidRequest, TooLarge
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
-from holdfast.runtime.serialization import dump
+from holdfast.runtime.serialization import check_lossless, dump
 
 MAX_ITEM_BYTES = 1024 * 1024
 MAX_PUSH = 1000
 MAX_PRIORITY = 2**31 - 1
 MAX_TEXT = 1024
 
+# PostgreSQL's jsonb, where some keep their state, has no U+0000.
+_NUL = "\0"
+
+
+def _shown_instead_of_nul(text: str | None) -> str | None:
+    return text and text.replace(_NUL, "\ufffd")
+
+
 LockId = Annotated[str, Field(min_length=1, max_length=255, examples=["kX3vQ1b2c4E"])]
-Text = Annotated[str | None, Field(max_length=MAX_TEXT)]
+#: For people to read.
+Text = Annotated[str | None, Field(max_length=MAX_TEXT), AfterValidator(_shown_instead_of_nul)]
+#: For programs to compare.
+Key = Annotated[str | None, Field(max_length=255, pattern=r"^[^\x00]*$")]
 
 
 class Request(BaseModel):
@@ -36,7 +47,7 @@ class Request(BaseModel):
 class PushItem(Request):
     item: Annotated[Any, Field(description="Any JSON value.", examples=[{"task_id": 123}])]
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, description="Lowest first.")] = 0
-    idempotency_key: Annotated[str | None, Field(max_length=255)] = None
+    idempotency_key: Key = None
 
     def text(self) -> str:
         """The payload as it is stored."""
@@ -52,6 +63,12 @@ class Push(Request):
     """One item, or a list of them."""
 
     items: Annotated[list[PushItem], Field(min_length=1, max_length=MAX_PUSH)]
+
+    @classmethod
+    def parse(cls, data: Any) -> Self:
+        if isinstance(data, dict):
+            check_lossless(data)
+        return super().parse(data)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,6 +7,7 @@ writes 1.6 seconds as ``2s600ms``; neither will do for other people's payloads a
 from __future__ import annotations
 
 import base64
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ from holdfast.runtime.durations import go_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+MAX_DEPTH = 100
 
 
 class JsonSerializer(Serializer):
@@ -51,6 +55,25 @@ def dump(value: object) -> bytes:
 
 def load(data: bytes | str) -> Any:
     return from_json(data, allow_inf_nan=False)
+
+
+def check_lossless(value: Any) -> None:
+    """Raises InvalidRequest for what was read, but could not be given back as it came."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for container in level:
+            for child in container.values() if type(container) is dict else container:
+                kind = type(child)
+                if kind is dict or kind is list:
+                    below.append(child)
+                elif kind is float and math.isinf(child):
+                    # 1e400 is read as infinity (pydantic-core 2.50), which JSON has no word for.
+                    raise InvalidRequest("The body has a number that is too large.")
+        if not below:
+            return
+        level = below
+    raise InvalidRequest(f"The body is nested more than {MAX_DEPTH} levels deep.")
 
 
 def _plain(value: object) -> str:
