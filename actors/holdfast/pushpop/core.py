@@ -181,6 +181,8 @@ class Queue:
     def purge(self) -> int:
         """Forgets all that waits. Locked items stay. The segments go later, some at a time."""
         purged = self.count
+        if not self.lanes:
+            return 0
         for lane in self.lanes.values():
             self._garbage.append((lane.priority, lane.head, lane.tail))
             for returned in lane.returned:

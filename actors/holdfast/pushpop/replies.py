@@ -70,6 +70,8 @@ def _items(deliveries: Sequence[Delivery], partition: int) -> dict[str, Any]:
     for delivery in deliveries:
         message = delivery.message(partition)
         message["enqueued_at"] = iso(message["enqueued_at"])
+        if origin := message.get("dead_letter"):
+            message["dead_letter"] = origin | {"dead_lettered_at": iso(origin["dead_lettered_at"])}
         messages.append(message)
     return {
         # As it was pushed, without reading it again.
