@@ -5,9 +5,12 @@ The docstring of a class is its default message.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dapr.clients.exceptions import DaprInternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class HoldfastError(DaprInternalError):
@@ -74,6 +77,10 @@ class MethodNotAllowed(HoldfastError):
 
     code = "METHOD_NOT_ALLOWED"
     status = 405
+
+    def __init__(self, message: str | None = None, *, allowed: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.allowed = sorted(allowed)
 
 
 class LockExpired(HoldfastError):

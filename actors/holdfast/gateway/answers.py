@@ -30,7 +30,11 @@ def error_body(error: HoldfastError) -> dict[str, Any]:
 
 
 def error_response(error: HoldfastError) -> Response:
-    headers = {"Retry-After": _RETRY_AFTER_SECONDS} if error.status in (429, 503) else None
+    headers: dict[str, str] = {}
+    if error.status in (429, 503):
+        headers["Retry-After"] = _RETRY_AFTER_SECONDS
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = ", ".join(error.allowed)
     return Response(dump(error_body(error)), error.status, headers, "application/json")
 
 
@@ -59,7 +63,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            return error_response(MethodNotAllowed(f"{request.url.path} does not take {request.method}."))
+            allowed = (error.headers or {}).get("Allow", "").split(", ")
+            return error_response(
+                MethodNotAllowed(f"{request.url.path} does not take {request.method}.", allowed=allowed)
+            )
         if error.status_code == 404:
             return error_response(NotFound("There is nothing at this path."))
         return error_response(InvalidRequest(str(error.detail)))

@@ -126,7 +126,7 @@ class Endpoints:
             ):
                 endpoint = verbs.get(scope["method"])
                 if endpoint is None:
-                    raise MethodNotAllowed(f"{scope['path']} does not take {scope['method']}.")
+                    raise MethodNotAllowed(f"{scope['path']} does not take {scope['method']}.", allowed=verbs)
                 return endpoint, [
                     _decoded(segment) for part, segment in zip(shape, segments, strict=True) if part is None
                 ]
