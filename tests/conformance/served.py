@@ -58,8 +58,7 @@ class ServedStack(Stack):
 
     async def _start(self) -> None:
         self._session = aiohttp.ClientSession(
-            # Not used again after a pause: the server may just be closing it.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2),
+            connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=30),
         )
         await self.start_all()

@@ -99,6 +99,9 @@ async def serve(
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            # Longer than common clients keep a connection (aiohttp 15 s, most proxies 60 s): one that closes first
+            # breaks the request that is just being sent. uvicorn's own is 5 s.
+            timeout_keep_alive=75,
             timeout_graceful_shutdown=int(drain_timeout),
         )
         server = _Server(config)
