@@ -72,9 +72,9 @@ def test_an_argument_that_is_not_json_is_explained(holdfast: Command, name: str)
 
 def test_an_empty_queue_is_exit_code_3(holdfast: Command, name: str) -> None:
     for command in ("pop", "peek"):
-        ended = holdfast("queue", command, name)
+        ended = holdfast.queue(command, name)
         assert (ended.code, ended.output, ended.error) == (3, "", f"Nothing waits in {name}.\n")
-    asked = holdfast("queue", "pop", name, "--json")
+    asked = holdfast.queue("pop", name, "--json")
     assert (asked.code, asked.json()["count"]) == (3, 0)
 
 

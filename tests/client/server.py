@@ -101,7 +101,8 @@ class Way:
     async def open(self) -> None:
         app = web.Application(client_max_size=32 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._cross)
-        self._session = aiohttp.ClientSession(auto_decompress=False)
+        # A new connection each time: the server closes idle ones, and that would be a fault nobody asked for.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()

@@ -148,9 +148,11 @@ async def test_a_lock_that_is_lost_is_told_to_the_block_and_raised_at_its_end(
     way.on("/extend-lock", *[unavailable] * 100)
 
     async def body() -> None:
-        async with disturbed.lock(ttl_seconds=1) as batch:
+        async with disturbed.lock(ttl_seconds=5) as batch:
             async with asyncio.timeout(20):
                 await batch.lost.wait()
+            # In time to stop before somebody else begins.
+            assert batch.seconds_left > 0
             await given_back(queue)
 
     with pytest.raises(errors.LockExpired):
