@@ -34,6 +34,10 @@ class Tally(DurableActor, ActorInterface):
         async with self.work.turn() as turn:
             return await turn.load("count") or 0
 
+    async def where(self) -> int:
+        """Which host this is, without a turn."""
+        return id(self.host)
+
     async def add_at_gate(self, gate: str) -> int:
         """Stands between reading and saving until the gate is opened."""
         async with self.work.turn() as turn:

@@ -121,6 +121,41 @@ async def test_turns_that_actors_move_away_from_save_nothing_and_calls_made_agai
         assert await first.client.load_state("Tally", actor, ["count"]) == {"count": b"2"}
 
 
+async def test_a_turn_whose_actor_went_and_came_back_does_not_save(cluster: Cluster) -> None:
+    first = await cluster.add()
+    await first.ready()
+    for actor in ACTORS:
+        left = asyncio.create_task(first.call("Tally", actor, "add_at_gate", actor))
+        await reached[actor].wait()
+        # Nobody makes this call again; its turn goes on here.
+        left.cancel()
+    assert first.host.busy == len(ACTORS)
+
+    second = await cluster.add()
+    await second.ready()
+    moved = [actor for actor in ACTORS if await first.call("Tally", actor, "where") == id(second.client)]
+    assert moved
+    for actor in moved:
+        assert await second.call("Tally", actor, "add", 10) == 10
+    await second.sidecar.kill()
+    for actor in moved:
+        assert await eventually(lambda actor=actor: added(first, actor)) == 20
+        gates[actor].set()
+    await eventually(lambda: first.host.busy == len(ACTORS) - len(moved))
+    for actor in moved:
+        assert await first.client.load_state("Tally", actor, ["count"]) == {"count": b"20"}
+    for actor in ACTORS:
+        gates[actor].set()
+
+
+async def added(replica: Replica, actor: str) -> int:
+    try:
+        answer: int = await replica.call("Tally", actor, "add", 10)
+    except errors.Unavailable:
+        return 0
+    return answer
+
+
 async def test_a_replica_that_dies_leaves_its_actors_to_the_other(cluster: Cluster) -> None:
     first, second = await cluster.add(), await cluster.add()
     await first.ready()
