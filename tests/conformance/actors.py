@@ -54,8 +54,8 @@ class Counter(Actor, CounterInterface):
         return value
 
     async def get(self) -> int:
-        found, value = await self._state_manager.try_get_state("count")
-        return int(value) if found else 0
+        _, value = await self._state_manager.try_get_state("count")
+        return value or 0
 
 
 class Shelf(Actor, ActorInterface):
@@ -225,11 +225,11 @@ class Reminded(Actor, Remindable, ActorInterface):
         await self.unregister_reminder(name)
 
     async def fired(self) -> list[dict[str, Any]]:
-        found, fired = await self._state_manager.try_get_state("fired")
-        return fired if found else []
+        _, fired = await self._state_manager.try_get_state("fired")
+        return fired or []
 
     async def receive_reminder(self, name: str, state: bytes, due_time: Any, period: Any, ttl: Any = None) -> None:
-        script = await self._state_manager.get_state(f"script.{name}")
+        script: Any = await self._state_manager.get_state(f"script.{name}")
         failing = script.get("failures", 0) > 0
         at = self._now()
         event = {"name": name, "data": state.decode(), "at": at, "late": at - script["due_at"], "failed": failing}
@@ -322,8 +322,8 @@ class Timed(Actor, ActorInterface):
         await self._state_manager.set_state("ticks", [*await self.ticks(), data])
 
     async def ticks(self) -> list[Any]:
-        found, ticks = await self._state_manager.try_get_state("ticks")
-        return ticks if found else []
+        _, ticks = await self._state_manager.try_get_state("ticks")
+        return ticks or []
 
 
 class Faulty(Actor, ActorInterface):

@@ -28,8 +28,7 @@ async def main(actor_id: str) -> None:
     try:
         await ActorProxy.create("Faulty", ActorId(actor_id)).invoke_method("refuse", b'"NOT_FOUND"')
     except DaprInternalError as error:
-        answers.append(error.as_dict()["errorCode"])
-        answers.append(str(error.as_dict()["message"]))
+        answers += [error.error_code, error.message]
     print(json.dumps(answers))
 
 

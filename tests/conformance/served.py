@@ -109,7 +109,7 @@ class ServedStack(Stack):
             return False
 
     def _serve(self, *options: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
-        command = [
+        command: list[str | Path] = [
             *(Path(sys.executable).with_name("holdfast"), "serve", "conformance.app:app"),
             *("--port", str(self.app_port), "--idle-timeout", str(self.idle_timeout), *options),
         ]

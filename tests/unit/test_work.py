@@ -71,8 +71,8 @@ class MemoryHost(HostClient):
     async def _unused(self, *arguments: Any) -> Any:
         raise NotImplementedError
 
-    invoke_method = save_state_transactionally = get_state = unregister_reminder = _unused
-    register_timer = unregister_timer = _unused
+    invoke_method = save_state_transactionally = get_state = _unused  # type: ignore[assignment]
+    unregister_reminder = register_timer = unregister_timer = _unused  # type: ignore[assignment]
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ async def test_a_call_that_fails_does_not_take_the_memory_of_the_turn_after_it(
     manager = ActorManager(context)
     host.rows["a"] = b"1"
     await manager.activate_actor(ActorId("one"))
-    actor = manager._active_actors["one"]
+    actor: Any = manager._active_actors["one"]
     async with actor.work.turn() as turn:
         turn.put("a", 2)
         with pytest.raises(errors.NotFound):
