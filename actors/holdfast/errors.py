@@ -78,8 +78,8 @@ class MethodNotAllowed(HoldfastError):
     code = "METHOD_NOT_ALLOWED"
     status = 405
 
-    def __init__(self, message: str | None = None, *, allowed: Iterable[str] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str | None = None, *, allowed: Iterable[str] = (), **details: Any) -> None:
+        super().__init__(message, **details)
         self.allowed = sorted(allowed)
 
 
