@@ -130,6 +130,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
             name, _, partition = self.id.id.partition("@")
             steps = Queue.restore(name, QueueConfig().changed(config or {}), metadata, int(partition or 0))
             queue = self.work.derived["queue"] = await _drive(turn, steps)
+            turn.owes(queue.next_deadline(self.now()))
         return queue
 
     def _run_errands(self, queue: Queue) -> None:

@@ -29,6 +29,7 @@ WAKE = "wake"
 
 # No maximum: a reminder that gave up would leave a lock that nobody expires.
 _NEVER_GIVE_UP = ActorReminderFailurePolicy.constant_policy(interval=timedelta(seconds=1))
+_NOTHING_OWED = float("inf")
 
 
 class DurableActor(Actor):
@@ -76,6 +77,8 @@ class UnitOfWork:
         self._known: dict[str, Any] = {}
         self._epoch = actor.host.epoch
         self._wake_armed: float | None = None
+        # The next deadline of what is saved, which has a reminder.
+        self._owed = _NOTHING_OWED
         # daprd gives up a turn's lock when its caller goes away or when it restarts itself, though the turn
         # still runs here: the next one has to wait for it.
         self._lock = asyncio.Lock()
@@ -95,6 +98,7 @@ class UnitOfWork:
         self._known.clear()
         self.derived.clear()
         self._wake_armed = None
+        self._owed = _NOTHING_OWED
 
     def woken(self) -> None:
         self._wake_armed = None
@@ -126,15 +130,21 @@ class UnitOfWork:
     async def _save(self, changed: dict[str, Any], wake_at: float | None) -> None:
         changes = [StateChange(key, None if value is None else dump(value)) for key, value in changed.items()]
         try:
-            # Before the save: a deadline that is saved has its reminder, whatever happens in between. One that
-            # is not saved is woken for nothing.
-            await self._arm(wake_at)
+            # A deadline that is saved has its reminder, whatever happens in between. So an earlier one is armed before
+            # the save, and is woken for nothing if that fails; a later one, which replaces the reminder of what the
+            # save is yet to change, after it.
+            put_off = wake_at is not None and wake_at >= self._owed
+            if not put_off:
+                await self._arm(wake_at)
             if changes:
                 await self._actor.host.save_state(self._type, self._id, changes)
+            if put_off:
+                await self._arm(wake_at)
         except (Unavailable, InvalidRequest, TooLarge, StorageBroken):
             raise
         except Exception as error:
             raise SaveFailed from error
+        self._owed = _NOTHING_OWED if wake_at is None else wake_at
         for change in changes:
             if change.value is None:
                 self._known.pop(change.key, None)
@@ -188,8 +198,15 @@ class Turn:
             if key not in self._changed:
                 self._work._known.pop(key, None)
 
+    def owes(self, moment: float | None) -> None:
+        """Tells when the next deadline of what was loaded is, so that nothing puts its reminder off too early."""
+        self._work._owed = _NOTHING_OWED if moment is None else moment
+
     def wake_at(self, moment: float | None) -> None:
-        """Asks for ``on_wake`` at this moment, the next deadline of all the actor has; None when it has none."""
+        """Asks for ``on_wake`` at this moment, the next deadline of all the actor has; None when it has none.
+
+        Whoever asks also says what it :meth:`owes` when it has loaded its state.
+        """
         self._wake_at = moment
 
     async def save(self) -> None:
