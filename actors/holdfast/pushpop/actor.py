@@ -179,4 +179,7 @@ def _give_memory_back(turn: Turn, queue: Queue) -> None:
 
 
 def _new_lock_id() -> str:
-    return secrets.token_urlsafe(LOCK_ID_BYTES)
+    # On a command line, a dash at the beginning would make it an option.
+    while (lock_id := secrets.token_urlsafe(LOCK_ID_BYTES)).startswith("-"):
+        pass
+    return lock_id
