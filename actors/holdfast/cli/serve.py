@@ -92,16 +92,16 @@ def serve(
 
         return EmbeddedHost(data, app_id=app_id, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
 
-    app, host = server.create_app(make_host, token=token)
+    gateway = server.create_gateway(make_host, token=token)
     listener = server.listen(listen, port)
 
     def announce() -> None:
         address, bound = listener.getsockname()[:2]
-        click.echo(f"Holdfast on http://{f'[{address}]' if ':' in address else address}:{bound} ({host.name})")
-        if url := getattr(host, "url", None):
+        click.echo(f"Holdfast on http://{f'[{address}]' if ':' in address else address}:{bound} ({gateway.host.name})")
+        if url := getattr(gateway.host, "url", None):
             click.echo(f"Data:  {url}")
 
-    uvloop.run(server.serve(app, host, actors, listener, drain_timeout=drain_timeout, ready=announce))
+    uvloop.run(server.serve(gateway, actors, listener, drain_timeout=drain_timeout, ready=announce))
 
 
 def _actor_classes(apps: Sequence[str]) -> list[type[Actor]]:

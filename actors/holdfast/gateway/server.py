@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -43,8 +44,18 @@ OWN_ACTORS: tuple[type[Actor], ...] = (PushPopActor, QueueIndexActor, DoorbellAc
 _SIDECAR_PATHS = ("/dapr/", "/actors/")
 
 
-def create_app(make_host: Callable[[FastAPI], Host], *, token: str | None = None) -> tuple[ASGIApp, Host]:
-    """The gateway and its host; neither is started.
+@dataclass(frozen=True)
+class Gateway:
+    """A server without its socket."""
+
+    app: ASGIApp
+    host: Host
+    #: Answers requests that wait for something to come: they would hold up the stop.
+    end_waits: Callable[[], None]
+
+
+def create_gateway(make_host: Callable[[FastAPI], Host], *, token: str | None = None) -> Gateway:
+    """Nothing of it is started.
 
     FastAPI is the innermost: what is called often is taken by those around it, and never gets there.
     """
@@ -54,16 +65,17 @@ def create_app(make_host: Callable[[FastAPI], Host], *, token: str | None = None
     health.install(app, host)
     page.install(app)
     app.add_middleware(BodyLimit)
-    endpoints = Queues(host.client).endpoints()
+    queues = Queues(host.client)
+    endpoints = queues.endpoints()
     openapi.install(app, endpoints)
-    gateway: ASGIApp = Front(endpoints, app)
+    front: ASGIApp = Front(endpoints, app)
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
-        gateway = ActorApi(gateway, host)
+        front = ActorApi(front, host)
     if token:
         sidecar_paths = () if isinstance(host, InProcessHost) else _SIDECAR_PATHS
-        gateway = TokenRequired(gateway, token, sidecar_paths)
-    return gateway, host
+        front = TokenRequired(front, token, sidecar_paths)
+    return Gateway(front, host, queues.end_waits)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -79,8 +91,7 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 async def serve(
-    app: ASGIApp,
-    host: Host,
+    gateway: Gateway,
     actors: Sequence[type[Actor]],
     listener: socket.socket,
     *,
@@ -88,12 +99,13 @@ async def serve(
     ready: Callable[[], None],
 ) -> None:
     """Runs until SIGTERM or SIGINT: then takes no more, finishes what it has, and returns."""
+    host = gateway.host
     for actor_class in (*OWN_ACTORS, *actors):
         await host.register(actor_class)
     await host.start()
     try:
         config = uvicorn.Config(
-            app,
+            gateway.app,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -104,7 +116,7 @@ async def serve(
             timeout_keep_alive=75,
             timeout_graceful_shutdown=int(drain_timeout),
         )
-        server = _Server(config)
+        server = _Server(config, gateway.end_waits)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop_gently, number)
@@ -115,6 +127,10 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_stop = on_stop
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # uvicorn's own raises the signal again at the end, so that the process would not exit with 0.
@@ -124,3 +140,4 @@ class _Server(uvicorn.Server):
         log.info("%s: stopping", signal.Signals(number).name)
         self.force_exit = self.should_exit and number == signal.SIGINT
         self.should_exit = True
+        self._on_stop()
