@@ -1,7 +1,7 @@
 """Makes the README's picture of the page: `.venv/bin/python tests/page/picture.py`, from the root of the tree.
 
 Starts a server, lets a small shop work on it for as long as `--seconds` says, and takes the picture in the machine's
-own Chromium, with the machine's own fonts.
+own Chromium, with the machine's own fonts. `pngquant` makes it smaller where it is installed.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import shutil
+import subprocess
 import sys
 import tempfile
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,7 @@ class Shop:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._held: deque[dict[str, Any]] = deque()
         self._random = random.Random(2)
 
     async def open(self) -> None:
@@ -53,20 +57,25 @@ class Shop:
         step = 0
         while loop.time() < end:
             step += 1
-            rush = 2 if step % 40 < 18 else 0
+            rush = 3 if step % 40 < 18 else 0
             await self._push("orders", self._random.choice((0, 1, 2, 3)) + rush)
             await self._push("emails", self._random.choice((0, 0, 24)))
             await self._push("webhooks.outgoing", self._random.choice((0, 0, 1)))
-            await self._take("orders", self._random.choice((0, 2, 4)))
+            if self._random.random() < 0.8:
+                self._held.append(await self._lock("orders", self._random.choice((1, 3, 5))))
+            while len(self._held) > self._random.choice((2, 3, 4)):
+                await self._end("orders", self._held.popleft(), "acknowledge")
             await self._take("emails", self._random.choice((4, 9)))
             await self._take("search-index", 11)
             await asyncio.sleep(0.9)
+        while self._held:
+            await self._end("orders", self._held.popleft(), "acknowledge")
         for many, ttl in ((3, 45), (1, 120), (2, 60)):
             await self._lock("orders", many, ttl)
+        await self._push("orders", 17)
 
     async def _take(self, queue: str, many: int) -> None:
-        if many:
-            await self._end(queue, await self._lock(queue, many), "acknowledge")
+        await self._end(queue, await self._lock(queue, many), "acknowledge")
 
     async def _refuse(self, queue: str, reason: str) -> None:
         await self._end(queue, await self._lock(queue, 1), "dead-letter", reason=reason)
@@ -142,6 +151,10 @@ def main() -> None:
             whole=options.whole,
         )
     )
+    if squeeze := shutil.which("pngquant"):
+        subprocess.run(
+            [squeeze, "--force", "--skip-if-larger", "--strip", "--output", options.to, options.to], check=True
+        )
 
 
 if __name__ == "__main__":

@@ -70,6 +70,22 @@ def _points(at_least: int) -> re.Pattern[str]:
     return re.compile(rf"^M[^ML]+(L[^ML]+){{{at_least - 1},}}$")
 
 
+async def test_hours_of_looks_take_bounded_room_and_keep_their_peaks(visit: Visit) -> None:
+    kept = await visit.page.evaluate(
+        """async () => {
+            const { seriesOf } = await import(`${location.origin}/page/series.js`);
+            const series = seriesOf("hours");
+            for (let look = 0; look < 20000; look += 1) series.add(2000 * look, look === 7000 ? 999 : look % 10, 0);
+            return series.points;
+        }"""
+    )
+    assert 400 < len(kept) <= 900
+    assert [point["time"] for point in kept] == sorted(point["time"] for point in kept)
+    assert max(point["waiting"] for point in kept) == 999
+    assert kept[0]["time"] < 1_000_000
+    assert kept[-1]["time"] == 2000 * 19999
+
+
 async def test_finding_a_queue_and_opening_one_that_is_not_there(server: Server, visit: Visit, queue: str) -> None:
     page = visit.page
     await server.push(queue, 1)

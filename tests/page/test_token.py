@@ -70,7 +70,7 @@ async def test_once_for_a_tab(own_server: Server, visit: Visit) -> None:
 async def test_not_now_and_then_after_all(visit: Visit) -> None:
     page = visit.page
     await page.get_by_role("button", name="Not now").click()
-    await expect(page.locator("#problem")).to_contain_text("This needs a token")
+    await expect(page.locator("#problem")).to_contain_text("This server asks for a token.")
     await page.get_by_role("button", name="Enter a token").click()
     await page.get_by_role("textbox", name="Token").fill(TOKEN)
     await page.get_by_role("button", name="Use it").click()

@@ -26,7 +26,8 @@ async function look() {
     show("state", "token needed");
     at("state").className = "state bad";
   }
-  tellProblem(unreachable ? `${unreachable.message} Trying again…` : errors[0]?.message, Boolean(closed));
+  const words = unreachable ? `${unreachable.message} Trying again…` : closed ? "This server asks for a token." : errors[0]?.message;
+  tellProblem(words, Boolean(closed));
   document.body.classList.toggle("stale", errors.length > 0);
   // What is none of the server's words is a mistake of the page's own, for its console.
   for (const error of errors) if (!(error instanceof Unreachable) && !error.status) console.error(error);

@@ -1,43 +1,58 @@
-// Depth over time, for as long as the page is open and in bounded room.
+// Depth over time, for as long as the page is open and in bounded room: the last minutes point by point, what is older
+// in stretches of equal length that get longer as the page stays open.
 
-const ROOM = 900;
+const RECENT = 300;
+const OLDER = 600;
 // Lists and details are asked for together; one of the two is enough.
 const CLOSEST_MS = 500;
 
 class Series {
-  points = [];
+  #recent = [];
+  #older = [];
+  #stretch = 1;
+
+  get points() {
+    return [...this.#older, ...this.#recent];
+  }
 
   add(time, waiting, locked) {
-    const last = this.points.at(-1);
-    if (last && time - last.time < CLOSEST_MS) this.points.pop();
-    this.points.push({ time, waiting, locked });
-    if (this.points.length > ROOM) this.#thin();
+    const last = this.#recent.at(-1);
+    if (last && time - last.time < CLOSEST_MS) this.#recent.pop();
+    this.#recent.push({ time, waiting, locked, looks: 1 });
+    if (this.#recent.length > RECENT) this.#age(this.#recent.shift());
   }
 
   // Nobody looked for a while: a line across would be made up.
   interrupt() {
-    const last = this.points.at(-1);
+    const last = this.#recent.at(-1);
     if (last) last.end = true;
   }
 
   since(time) {
-    const first = this.points.findIndex((point) => point.time >= time);
-    if (first < 0) return [];
+    const points = this.points;
+    const first = points.findIndex((point) => point.time >= time);
     // One before, so that the line comes from the edge.
-    return this.points.slice(Math.max(0, first - 1));
+    return first < 0 ? [] : points.slice(Math.max(0, first - 1));
   }
 
-  // The older half keeps the higher one of every two.
-  #thin() {
-    const half = ROOM / 2;
-    const older = [];
-    for (let place = 0; place < half; place += 2) {
-      const [one, other] = this.points.slice(place, place + 2);
-      const higher = one.waiting >= other.waiting ? one : other;
-      older.push({ ...higher, end: one.end || other.end });
+  #age(point) {
+    const last = this.#older.at(-1);
+    if (last && last.looks < this.#stretch) this.#older[this.#older.length - 1] = merged(last, point);
+    else this.#older.push(point);
+    if (this.#older.length <= OLDER) return;
+    this.#stretch *= 2;
+    const all = this.#older;
+    this.#older = [];
+    for (let place = 0; place < all.length; place += 2) {
+      this.#older.push(place + 1 < all.length ? merged(all[place], all[place + 1]) : all[place]);
     }
-    this.points.splice(0, half, ...older);
   }
+}
+
+// The higher one stands for both: a peak is what one looks for.
+function merged(one, other) {
+  const higher = one.waiting >= other.waiting ? one : other;
+  return { ...higher, looks: one.looks + other.looks, end: one.end || other.end };
 }
 
 const all = new Map();
