@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, SaveFailed, StorageBroken, Unavailable
+from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBroken, Unavailable
 from holdfast.runtime.embedded.batches import BatchThread
 from holdfast.runtime.storage import Reminder, Write
 from holdfast.runtime.turns import ActorAddress
@@ -224,28 +224,47 @@ class SqliteStorage:
                 for sql, parameters in statements:
                     connection.execute(sql, parameters)
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:
+            # Also what is not SQLite's own, such as an integer past 64 bits: a transaction left open would take all
+            # that follow with it.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            return [self._explain(error, SaveFailed) for _ in batch]
-        return [None] * len(batch)
+            if len(batch) == 1 or _concerns_the_file(error):
+                return [self._explain(error, SaveFailed) for _ in batch]
+        else:
+            return [None] * len(batch)
+        # One of them cannot be saved; which one shows when each is on its own.
+        return [answer for statements in batch for answer in self._commit(connection, [statements])]
 
     def _answer(self, connection: sqlite3.Connection, batch: Sequence[_Query]) -> Sequence[list[Any] | Exception]:
         answers: list[list[Any] | Exception] = []
         for sql, parameters in batch:
             try:
                 answers.append(connection.execute(sql, parameters).fetchall())
-            except sqlite3.Error as error:
+            except Exception as error:
+                # Also what is not SQLite's own: the others of the batch have nothing to do with it.
                 answers.append(self._explain(error, Unavailable))
         return answers
 
-    def _explain(self, error: sqlite3.Error, kind: Callable[[str], HoldfastError]) -> HoldfastError:
-        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    def _explain(self, error: Exception, kind: Callable[[str], HoldfastError]) -> HoldfastError:
+        primary = _primary_code(error)
         if primary == sqlite3.SQLITE_FULL:
             return kind(f"The disk that holds {self._path} is full, and nothing was saved. Make room and try again.")
         if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StorageBroken(f"The data file {self._path} is damaged: {error}. Restore it from a copy.")
+        if primary in (None, sqlite3.SQLITE_TOOBIG):
+            return InvalidRequest(f"The storage cannot hold this: {error}.")
         return kind(f"The data file {self._path} did not take this: {error}. Try again.")
+
+
+def _primary_code(error: Exception) -> int | None:
+    """None when it was not SQLite itself that failed, but Python on the way to it: a value is not one for SQLite."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _concerns_the_file(error: Exception) -> bool:
+    return _primary_code(error) not in (None, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
 
 
 def _reminder(row: Sequence[Any]) -> Reminder:
