@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.runtime.embedded.sqlite import SqliteStorage
 from holdfast.runtime.storage import Write
 
@@ -65,5 +65,18 @@ def test_a_key_that_cannot_be_read_fails_alone(tmp_path: Path) -> None:
         good, bad = await asyncio.gather(storage.load(["good"]), storage.load(["\ud800"]), return_exceptions=True)
         assert good == {"good": b"1"}
         assert isinstance(bad, InvalidRequest)
+
+    on_a_file(tmp_path / "state.db", body)
+
+
+def test_what_is_asked_for_during_the_close_is_refused(tmp_path: Path) -> None:
+    async def body(storage: SqliteStorage) -> None:
+        closing = asyncio.create_task(storage.close())
+        await asyncio.sleep(0)  # it has begun, and waits for its threads
+        with pytest.raises(Unavailable):
+            await storage.save(write("late"))
+        with pytest.raises(Unavailable):
+            await storage.load(["late"])
+        await closing
 
     on_a_file(tmp_path / "state.db", body)

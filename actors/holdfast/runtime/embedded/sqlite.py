@@ -92,10 +92,12 @@ class SqliteStorage:
         self._writer, self._reader = writer, reader
 
     async def close(self) -> None:
-        for thread in (self._reader, self._writer):
+        threads = (self._reader, self._writer)
+        # First: what is asked for meanwhile must be refused, not wait for a thread that ends before its turn.
+        self._reader = self._writer = None
+        for thread in threads:
             if thread:
                 await thread.stop()
-        self._reader = self._writer = None
 
     async def load(self, keys: Sequence[str]) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
