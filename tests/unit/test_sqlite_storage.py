@@ -80,3 +80,32 @@ def test_what_is_asked_for_during_the_close_is_refused(tmp_path: Path) -> None:
         await closing
 
     on_a_file(tmp_path / "state.db", body)
+
+
+def test_what_has_expired_leaves_the_file_a_bounded_number_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def first(storage: SqliteStorage) -> None:
+        await storage.save([*write("lives", 3600), *write("stays")])
+
+    on_a_file(path, first)
+    with sqlite3.connect(path) as connection:
+        connection.executemany(
+            "INSERT INTO state (key, value, is_binary, etag, expiration_time) "
+            "VALUES (?, '1', 0, 'e', DATETIME(CURRENT_TIMESTAMP, '-1 second'))",
+            [(f"over-{number}",) for number in range(700)],
+        )
+
+    def rows() -> int:
+        with sqlite3.connect(path) as connection:
+            count: int = connection.execute("SELECT count(*) FROM state").fetchone()[0]
+        return count
+
+    async def saves(storage: SqliteStorage) -> None:
+        await storage.save(write("stays"))
+        assert 2 < rows() < 702
+        await storage.save(write("stays"))
+        assert rows() == 2
+        assert set(await storage.load(["lives", "stays"])) == {"lives", "stays"}
+
+    on_a_file(path, saves)

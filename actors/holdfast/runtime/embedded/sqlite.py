@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBroken, Unavailable
@@ -49,6 +50,8 @@ CREATE TABLE IF NOT EXISTS holdfast_reminders (
     max_retries INTEGER,
     PRIMARY KEY (actor_type, actor_id, name)
 ) WITHOUT ROWID;
+-- Has no entry, and costs nothing, for what does not expire.
+CREATE INDEX IF NOT EXISTS holdfast_expiring ON state (expiration_time) WHERE expiration_time IS NOT NULL;
 CREATE INDEX IF NOT EXISTS holdfast_reminders_due ON holdfast_reminders (due_at);
 """
 _UPSERT = (
@@ -57,12 +60,19 @@ _UPSERT = (
     "THEN DATETIME(CURRENT_TIMESTAMP, '+' || ? || ' seconds') END)"
 )
 _DELETE = "DELETE FROM state WHERE key = ?"
+_DELETE_EXPIRED = (
+    "DELETE FROM state WHERE key IN "
+    "(SELECT key FROM state WHERE expiration_time IS NOT NULL AND expiration_time <= CURRENT_TIMESTAMP LIMIT ?)"
+)
 _REMINDER_COLUMNS = (
     "actor_type, actor_id, name, version, due_at, due_time, period, ttl, data, repeats_left, expires_at, failures, "
     "retry_interval, max_retries"
 )
 # More keys than SQLite takes in one statement are read in several.
 _KEYS_AT_ONCE = 500
+# Bounds what a commit has to do beside its own.
+_EXPIRED_AT_ONCE = 500
+_CLEANING_INTERVAL = 3600.0
 
 _Statement = tuple[str, "Sequence[Any]"]
 _Query = tuple[str, "Sequence[Any]"]
@@ -77,6 +87,7 @@ class SqliteStorage:
         # interpreter's lock, which is long in coming back while the writer is busy.
         self._epoch = secrets.token_hex(4)
         self._saves = itertools.count()
+        self._clean_at = 0.0
         self._writer: BatchThread[list[_Statement], None] | None = None
         self._reader: BatchThread[_Query, list[Any]] | None = None
 
@@ -225,6 +236,7 @@ class SqliteStorage:
             for statements in batch:
                 for sql, parameters in statements:
                     connection.execute(sql, parameters)
+            self._clean(connection)
             connection.execute("COMMIT")
         except Exception as error:
             # Also what is not SQLite's own, such as an integer past 64 bits: a transaction left open would take all
@@ -237,6 +249,15 @@ class SqliteStorage:
             return [None] * len(batch)
         # One of them cannot be saved; which one shows when each is on its own.
         return [answer for statements in batch for answer in self._commit(connection, [statements])]
+
+    def _clean(self, connection: sqlite3.Connection) -> None:
+        """Deletes what has expired, as a part of a transaction there is anyway."""
+        now = time.monotonic()
+        if now < self._clean_at:
+            return
+        deleted = connection.execute(_DELETE_EXPIRED, (_EXPIRED_AT_ONCE,)).rowcount
+        if deleted < _EXPIRED_AT_ONCE:
+            self._clean_at = now + _CLEANING_INTERVAL
 
     def _answer(self, connection: sqlite3.Connection, batch: Sequence[_Query]) -> Sequence[list[Any] | Exception]:
         answers: list[list[Any] | Exception] = []
