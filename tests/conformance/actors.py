@@ -314,6 +314,8 @@ class Timed(Actor, ActorInterface):
             timedelta(seconds=timer["due"]),
             None if period is None else timedelta(seconds=period),  # type: ignore[arg-type]
         )
+        # The turn that registered it goes on for so long.
+        await asyncio.sleep(timer.get("stay", 0))
 
     async def stop(self, name: str) -> None:
         await self.unregister_timer(name)

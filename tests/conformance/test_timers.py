@@ -42,6 +42,12 @@ async def test_a_timer_fires_once_with_its_data(stack: Stack) -> None:
 
 
 @on_every_host
+async def test_a_timer_due_while_the_turn_that_started_it_still_runs_fires_after_it(stack: Stack) -> None:
+    await start(stack, "at once", 0, data="tick", stay=0.5)
+    assert await ticks(stack, "at once") == ["tick"]
+
+
+@on_every_host
 async def test_a_timer_fires_again_and_again_until_it_is_cancelled(stack: Stack) -> None:
     await start(stack, "periodic", 0.2, period=0.3, data="tick")
     await ticks(stack, "periodic", at_least=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,10 @@ class Timers:
         due_at, every, expires_at = _times(address, name, body, now)
         self.unregister(address, name)
         callback = dump({key: body.get(key) for key in ("callback", "data", "dueTime", "period")})
-        task = asyncio.create_task(self._run(address, name, callback, due_at - now, every, expires_at))
+        # A context of its own: what fires later is no part of the turn that registered it, which may still run then.
+        task = asyncio.get_running_loop().create_task(
+            self._run(address, name, callback, due_at - now, every, expires_at), context=contextvars.Context()
+        )
         self._running.setdefault(address, {})[name] = task
 
     def unregister(self, address: ActorAddress, name: str) -> None:
