@@ -43,8 +43,8 @@ async def test_a_timer_fires_once_with_its_data(stack: Stack) -> None:
 
 @on_every_host
 async def test_a_timer_due_while_the_turn_that_started_it_still_runs_fires_after_it(stack: Stack) -> None:
-    await start(stack, "at once", 0, data="tick", stay=0.5)
-    assert await ticks(stack, "at once") == ["tick"]
+    await start(stack, "at-once", 0, data="tick", stay=0.5)
+    assert await ticks(stack, "at-once") == ["tick"]
 
 
 @on_every_host
