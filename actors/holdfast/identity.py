@@ -7,6 +7,7 @@ import re
 from holdfast.errors import InvalidRequest
 
 MAX_ID_LENGTH = 255
+DEAD_LETTER_SUFFIX = "-deadletter"
 
 _ID = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*\Z")
 _ACTOR_ID = re.compile(r"[A-Za-z0-9\-_:@][A-Za-z0-9\-_.:@]*\Z")
@@ -20,6 +21,12 @@ def check_id(value: str, what: str = "id") -> str:
             f"This {what} is not valid: it must have 1 to {MAX_ID_LENGTH} characters of letters, digits and "
             "'-_.:', and must not start with a dot."
         )
+    return value
+
+
+def check_queue_id(value: str) -> str:
+    """The name of a queue; that of a dead-letter queue may be longer by what tells it from the queue it serves."""
+    check_id(value.removesuffix(DEAD_LETTER_SUFFIX) or value, "queue id")
     return value
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from holdfast.pushpop.commands import LATER
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -55,25 +56,29 @@ class Gatherer:
     async def _serve(self, actor_id: str, waiting: deque[_Call]) -> None:
         try:
             while waiting:
-                await self._send(actor_id, _take(waiting))
+                again = await self._send(actor_id, _take(waiting))
+                waiting.extendleft(reversed(again))
         finally:
             del self._waiting[actor_id]
 
-    async def _send(self, actor_id: str, calls: list[_Call]) -> None:
+    async def _send(self, actor_id: str, calls: list[_Call]) -> list[_Call]:
+        """Answers those that were done, and returns those that are to be sent again."""
         if not calls:
-            return
-        body = dump({"calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls]})
+            return []
         try:
+            body = dump({"calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls]})
             replies = load(await self._client.invoke_method(self._actor_type, actor_id, "Batch", body))["replies"]
+            answered = list(zip(calls, replies, strict=True))
         except Exception as error:
             # Each caller hears of it, and is the one to answer for it.
             for call in calls:
                 if not call.answer.done():
                     call.answer.set_exception(error)
-            return
-        for call, reply in zip(calls, replies, strict=True):
-            if not call.answer.done():
+            return []
+        for call, reply in answered:
+            if reply != LATER and not call.answer.done():
                 call.answer.set_result(reply)
+        return [call for call, reply in answered if reply == LATER]
 
 
 def _take(waiting: deque[_Call]) -> list[_Call]:

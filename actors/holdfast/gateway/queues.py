@@ -13,8 +13,7 @@ from holdfast.gateway.endpoints import Endpoint, Endpoints
 from holdfast.gateway.gather import Gatherer
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.polling import Poller
-from holdfast.identity import check_id
-from holdfast.pushpop.config import QueueConfig
+from holdfast.identity import check_queue_id
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
 from holdfast.pushpop.doorbell import Doorbell
 from holdfast.pushpop.index import INDEX_TYPE, SHARDS
@@ -139,12 +138,12 @@ class Queues:
 
     async def _stats(self, queue: str) -> Answer:
         stats = await self._ask(queue, "Stats")
-        target = QueueConfig().changed(stats["config"]).dead_letters_of(queue)
+        target = stats.pop("dead_letter_queue")
         return stats | {"dead_letters": 0 if target is None else (await self._ask(target, "Stats"))["count"]}
 
 
 def _queue_id(call: Call) -> str:
-    return check_id(call.parameters[0], "queue id")
+    return check_queue_id(call.parameters[0])
 
 
 def _accepted(answer: Answer) -> Answer:

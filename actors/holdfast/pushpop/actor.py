@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dapr.actor import Remindable
 
 from holdfast.errors import InvalidRequest
-from holdfast.pushpop.commands import Answer, Moment, execute
+from holdfast.identity import check_queue_id
+from holdfast.pushpop.commands import Answer, Moment, execute_all
 from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import CONFIG, METADATA, Queue
 from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.index import INDEX_TYPE, shard_of
-from holdfast.pushpop.interface import ACTOR_TYPE, PushPopActorInterface
+from holdfast.pushpop.interface import ACTOR_TYPE, PushPopActorInterface, QueueServiceInterface
 from holdfast.runtime.errands import Errands
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.work import DurableActor
@@ -30,11 +31,12 @@ Reply = TypeVar("Reply")
 LOCK_ID_BYTES = 8
 
 
-class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
+class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, Remindable):
     """One queue."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        check_queue_id(self.id.id)
         # Who waits for something to pop. Not saved: whoever waits asks again from time to time.
         self._doorbells: set[str] = set()
         self._errands = Errands(f"queue {self.id.id}")
@@ -113,7 +115,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
             moment = Moment(self.now(), _new_lock_id, self._doorbells)
             queue.expire(moment.now)
             queue.sweep()
-            answers = [await _drive(turn, execute(queue, moment, method, data)) for method, data in calls]
+            answers = await _drive(turn, execute_all(queue, moment, calls))
             changes = queue.changes()
             for key, value in changes.items():
                 turn.put(key, value)
@@ -127,8 +129,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, Remindable):
         queue: Queue | None = self.work.derived.get("queue")
         if queue is None:
             metadata, config = await turn.load_all(METADATA, CONFIG)
-            name, _, partition = self.id.id.partition("@")
-            steps = Queue.restore(name, QueueConfig().changed(config or {}), metadata, int(partition or 0))
+            steps = Queue.restore(self.id.id, QueueConfig.stored(config), metadata)
             queue = self.work.derived["queue"] = await _drive(turn, steps)
             turn.owes(queue.next_deadline(self.now()))
         return queue

@@ -7,38 +7,59 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, QueueLocked
 from holdfast.pushpop import replies, requests
+from holdfast.pushpop.core import MAX_POP_BYTES
 from holdfast.pushpop.items import Item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.pushpop.core import Queue, Steps
+    from holdfast.pushpop.items import Delivery
 
 Answer = dict[str, Any]
 
+#: Instead of an answer, when that would have grown too large together with those before it.
+LATER: Answer = {"later": True}
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Moment:
-    """What a turn gives to its commands from outside."""
+    """What a turn gives to its commands from outside, and what they have in common."""
 
     now: float
     #: An id for a lock, should one be made.
     new_lock_id: Callable[[], str]
     #: Whom to tell when there is something to pop.
     doorbells: set[str]
+    #: The size of the items in all answers so far.
+    answered_bytes: int = 0
 
 
 def execute(queue: Queue, moment: Moment, method: str, data: Any) -> Steps[Answer]:
-    """Runs one command. A refusal is an answer too; what is not the caller's fault is raised."""
+    """Runs one command. A refusal is an answer too.
+
+    What is not the caller's fault is raised, and ends the turn; only one that changes nothing fails alone.
+    """
     command = _COMMANDS.get(method)
     try:
         if command is None:
             raise InvalidRequest(f"There is no method {method}.")
         return (yield from command(queue, moment, data))
     except HoldfastError as error:
-        if error.status >= 500:
+        if error.status >= 500 and method not in _LOOKING:
             raise
         return replies.refused(error)
+
+
+def execute_all(queue: Queue, moment: Moment, calls: Sequence[tuple[str, Any]]) -> Steps[list[Answer]]:
+    """Runs as many of them as fit into one answer; the others are answered with ``LATER``, and are to come again."""
+    answers: list[Answer] = []
+    for method, data in calls:
+        if moment.answered_bytes >= MAX_POP_BYTES and method in _ANSWER_ITEMS:
+            answers.append(LATER)
+        else:
+            answers.append((yield from execute(queue, moment, method, data)))
+    return answers
 
 
 def _push(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -56,7 +77,7 @@ def _pop(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
         raise
     if not taken:
         _leave_doorbell(moment, request)
-    return replies.popped(taken, queue.partition)
+    return replies.popped(_counted(moment, taken), queue.partition)
 
 
 def _pop_with_ack(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -70,7 +91,12 @@ def _pop_with_ack(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
         raise
     if not taken:
         _leave_doorbell(moment, request)
-    return replies.popped(taken, queue.partition, lock)
+    return replies.popped(_counted(moment, taken), queue.partition, lock)
+
+
+def _counted(moment: Moment, deliveries: list[Delivery]) -> list[Delivery]:
+    moment.answered_bytes += sum(delivery.item.size for delivery in deliveries)
+    return deliveries
 
 
 def _leave_doorbell(moment: Moment, request: requests.Pop) -> None:
@@ -105,11 +131,14 @@ def _dead_letter(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 def _peek(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Peek.parse(data)
-    return replies.peeked((yield from queue.peek(request.count)), queue.partition)
+    return replies.peeked(_counted(moment, (yield from queue.peek(request.count))), queue.partition)
 
 
 def _in_flight(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
-    return replies.in_flight((yield from queue.locked()), queue.partition)
+    locks = yield from queue.locked()
+    for _, deliveries in locks:
+        _counted(moment, deliveries)
+    return replies.in_flight(locks, queue.partition)
 
 
 def _stats(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -125,6 +154,7 @@ def _stats(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
         "locks": [replies.lock_shown(lock) for lock in locks],
         "counters": dict(queue.counters),
         "config": queue.config.model_dump(),
+        "dead_letter_queue": queue.dead_letter_queue,
     }
 
 
@@ -147,15 +177,15 @@ def _set_config(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 
 def _receive(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
-    """From another queue's actor: its shape is ours, and not checked again."""
-    items = [(entry["priority"], Item.from_json(entry["stored"])) for entry in data["items"]]
-    return {"success": True, "taken": (yield from queue.receive(data["source"], data["number"], items))}
+    request = requests.Receive.parse(data)
+    items = [(entry.priority, Item.from_json(entry.stored.model_dump())) for entry in request.items]
+    return {"success": True, "taken": (yield from queue.receive(request.source, request.number, items))}
 
 
 def _transferred(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     """Answers what is to be transferred next."""
     if data is not None:
-        queue.transferred(data["number"])
+        queue.transferred(requests.Transferred.parse(data).number)
     return {"success": True, "next": (yield from queue.transfer())}
 
 
@@ -183,3 +213,5 @@ _COMMANDS: dict[str, Callable[[Queue, Moment, Any], Steps[Answer]]] = {
     "Transferred": _transferred,
     "Listed": _listed,
 }
+_LOOKING = frozenset({"Peek", "InFlight", "Stats", "GetConfig"})
+_ANSWER_ITEMS = frozenset({"Pop", "PopWithAck", "Peek", "InFlight"})

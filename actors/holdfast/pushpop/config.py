@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import InvalidRequest
-from holdfast.identity import check_id
-
-DEAD_LETTER_SUFFIX = "-deadletter"
+from holdfast.identity import check_queue_id
+from holdfast.pushpop.requests import explain
 
 
 class QueueConfig(BaseModel):
@@ -30,14 +29,12 @@ class QueueConfig(BaseModel):
         try:
             changed = QueueConfig.model_validate(self.model_dump() | changes)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise InvalidRequest(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise InvalidRequest(explain(error)) from None
         if changed.dead_letter_queue is not None:
-            check_id(changed.dead_letter_queue, "dead_letter_queue")
+            check_queue_id(changed.dead_letter_queue)
         return changed
 
-    def dead_letters_of(self, queue: str) -> str | None:
-        """The queue that takes this one's dead letters; a dead-letter queue has none of its own."""
-        if queue.endswith(DEAD_LETTER_SUFFIX):
-            return None
-        return self.dead_letter_queue or queue + DEAD_LETTER_SUFFIX
+    @classmethod
+    def stored(cls, value: dict[str, Any] | None) -> QueueConfig:
+        """What was saved, by a later version too: a key that is not known here is left out."""
+        return cls.model_validate({key: entry for key, entry in (value or {}).items() if key in cls.model_fields})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from holdfast.errors import InvalidLockId, InvalidRequest, LockExpired, LockNotFound, QueueLocked, StorageBroken
+from holdfast.identity import DEAD_LETTER_SUFFIX
 from holdfast.pushpop.holdings import Holdings, Lock
 from holdfast.pushpop.items import Delivery, Item, Place, Taken, segment_key
 from holdfast.pushpop.lanes import Lane
@@ -29,8 +30,10 @@ FORMAT = 1
 
 MIN_TTL, DEFAULT_TTL, MAX_TTL = 1, 30, 300
 MAX_POP = 100
-# A pop stops before its answer grows past what a request may be.
-MAX_POP_BYTES = 8 * 1024 * 1024
+# A pop stops before its answer grows past what daprd hands from one sidecar to another when nobody told it more.
+MAX_POP_BYTES = 3 * 1024 * 1024
+# Each is a part of the metadata, which every push rewrites.
+MAX_PRIORITIES = 1000
 # Segments of a purged queue that are deleted in one transaction.
 SWEEP_AT_ONCE = 200
 
@@ -48,9 +51,11 @@ class Queue:
         self.config = config
         self.partition = partition
         self.lanes: dict[int, Lane] = {}
-        self.holdings = Holdings(partition)
+        self.holdings = Holdings()
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.listed = False
+        #: Whether others send their dead letters here; it has none of its own then.
+        self.takes_dead_letters = False
         #: Numbers of segments are never used again, so that an item's id is its own for ever.
         self._next_segment = 0
         #: Segments that nobody wants: priority, first and last.
@@ -88,6 +93,13 @@ class Queue:
         return changed
 
     @property
+    def dead_letter_queue(self) -> str | None:
+        """Where dead letters go; a dead-letter queue has none of its own."""
+        if self.takes_dead_letters or self.name.endswith(DEAD_LETTER_SUFFIX):
+            return None
+        return self.config.dead_letter_queue or self.name + DEAD_LETTER_SUFFIX
+
+    @property
     def used(self) -> bool:
         """Whether anything was ever put into it."""
         return self.counters["pushed"] > 0
@@ -100,6 +112,8 @@ class Queue:
 
     def push(self, items: Sequence[tuple[int, Item]]) -> Steps[list[str]]:
         """Appends all of them, each to the lane of its priority."""
+        if len(self.lanes.keys() | {priority for priority, _ in items}) > MAX_PRIORITIES:
+            raise InvalidRequest(f"A queue can have {MAX_PRIORITIES} priorities in use at once.")
         places = []
         segments: dict[str, list[Any]] = {}
         for priority, item in items:
@@ -163,7 +177,7 @@ class Queue:
     def dead_letter(self, now: float, lock_id: str, reason: str | None) -> int:
         """The locked items become dead letters."""
         lock = self._active_lock(lock_id)
-        target = self.config.dead_letters_of(self.name)
+        target = self.dead_letter_queue
         if target is None:
             raise InvalidRequest("A dead-letter queue has no dead letters of its own.")
         self.holdings.release(lock)
@@ -171,6 +185,8 @@ class Queue:
         return len(lock.taken)
 
     def configure(self, config: QueueConfig) -> None:
+        if config.dead_letter_queue == self.name:
+            raise InvalidRequest("dead_letter_queue: a queue cannot be its own.")
         self.config = config
         self._changed[CONFIG] = config.model_dump(exclude_defaults=True)
 
@@ -247,12 +263,15 @@ class Queue:
         return min(moments, default=None)
 
     def locked(self) -> Steps[list[tuple[Lock, list[Delivery]]]]:
-        """What is locked, and until when."""
+        """What is locked, and until when: the items of the locks that expire first, as many as a pop would give."""
+        basket = _Basket(MAX_POP)
         shown = []
-        for lock in self.holdings.locks.values():
-            deliveries = []
+        for lock in sorted(self.holdings.locks.values(), key=lambda lock: lock.expires_at):
+            deliveries: list[Delivery] = []
             for taken in lock.taken:
-                deliveries.append((yield from self._deliver(taken)))
+                if basket.full or not basket.add(delivery := (yield from self._deliver(taken))):
+                    break
+                deliveries.append(delivery)
             shown.append((lock, deliveries))
         return shown
 
@@ -275,6 +294,8 @@ class Queue:
                 "original_queue": self.name,
                 "original_partition": self.partition,
                 "original_id": taken.place.item_id(self.partition),
+                "tenant_id": "default",
+                "idempotency_key": delivery.item.idempotency_key,
                 "dead_lettered_at": parcel.at,
             }
             items.append({"priority": taken.place.priority, "stored": delivery.item.to_json() | {"origin": origin}})
@@ -297,6 +318,7 @@ class Queue:
         if number <= self._transfers.get(source, -1):
             return False
         yield from self.push(items)
+        self.takes_dead_letters = True
         self._transfers[source] = number
         return True
 
@@ -353,7 +375,7 @@ class Queue:
 
     def _give_back(self, lock: Lock, now: float, error: str | None) -> None:
         self.holdings.release(lock)
-        target = self.config.dead_letters_of(self.name)
+        target = self.dead_letter_queue
         hopeless: list[Taken] = []
         back: list[Taken] = []
         for taken in lock.taken:
@@ -405,6 +427,8 @@ class Queue:
             value["_transfers"] = self._transfers
         if self.listed:
             value["_listed"] = True
+        if self.takes_dead_letters:
+            value["_takes_dead_letters"] = True
         return value
 
     @classmethod
@@ -415,9 +439,11 @@ class Queue:
         queue = cls(name, config, partition)
         if metadata is None:
             return queue
+        if metadata["_format"] > FORMAT:
+            raise StorageBroken(f"Queue {name} was written by a later version of Holdfast.")
         for priority, value in metadata["_lanes"].items():
             queue.lanes[int(priority)] = Lane.from_json(int(priority), metadata[priority], value)
-        queue.holdings = yield from Holdings.restore(metadata, partition)
+        queue.holdings = yield from Holdings.restore(metadata)
         for group, members in queue.holdings.returned.items():
             for taken in members:
                 lane = queue.lanes[taken.place.priority]
@@ -428,6 +454,7 @@ class Queue:
         queue._garbage = [tuple(entry) for entry in metadata.get("_garbage", ())]
         queue._transfers = metadata.get("_transfers", {})
         queue.listed = metadata.get("_listed", False)
+        queue.takes_dead_letters = metadata.get("_takes_dead_letters", False)
         return queue
 
 

@@ -39,11 +39,10 @@ class Lock:
     #: The payloads, where they are small enough to be shown with the lock.
     inline: list[Any] | None = None
 
-    def to_json(self, partition: int) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         items: list[dict[str, Any]] = [
             {
                 "priority": taken.place.priority,
-                "id": taken.place.item_id(partition),
                 "taken": taken.to_json(),
             }
             for taken in self.taken
@@ -118,8 +117,7 @@ class Slots:
 class Holdings:
     """Everything that is neither waiting in a lane nor gone."""
 
-    def __init__(self, partition: int) -> None:
-        self._partition = partition
+    def __init__(self) -> None:
         self.locks: dict[str, Lock] = {}
         #: Groups of items given back together, by their slots.
         self.returned: dict[int, list[Taken]] = {}
@@ -205,7 +203,7 @@ class Holdings:
     def to_json(self) -> dict[str, Any]:
         """What of it lies in the metadata: the first lock, and what finds the rest."""
         first = next((lock for lock in self.locks.values() if lock.slot == 0), None)
-        value: dict[str, Any] = {} if first is None else {"_active_lock": first.to_json(self._partition)}
+        value: dict[str, Any] = {} if first is None else {"_active_lock": first.to_json()}
         value["_holdings"] = {
             "locks": self._lock_slots.extent,
             "returned": self._group_slots.extent,
@@ -214,8 +212,8 @@ class Holdings:
         return value
 
     @classmethod
-    def restore(cls, metadata: dict[str, Any], partition: int) -> Generator[tuple[str, ...], list[Any], Holdings]:
-        holdings = cls(partition)
+    def restore(cls, metadata: dict[str, Any]) -> Generator[tuple[str, ...], list[Any], Holdings]:
+        holdings = cls()
         extent = metadata["_holdings"]
         first_parcel, holdings._next_parcel = extent["parcels"]
         locks = [_lock_key(slot) for slot in range(1, extent["locks"])]
@@ -246,7 +244,7 @@ class Holdings:
 
     def _save_lock(self, lock: Lock) -> None:
         if lock.slot:
-            self._changed[_lock_key(lock.slot)] = lock.to_json(self._partition)
+            self._changed[_lock_key(lock.slot)] = lock.to_json()
 
     def _save_group(self, group: int) -> None:
         members = self.returned.get(group)

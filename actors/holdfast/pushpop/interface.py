@@ -64,6 +64,10 @@ class PushPopActorInterface(ActorInterface):
     async def SetConfig(self, data: dict[str, Any]) -> dict[str, Any]:
         """The keys to change."""
 
+
+class QueueServiceInterface(ActorInterface):
+    """What the gateway and other queues ask, and nobody else."""
+
     @abstractmethod
     async def Batch(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{calls: [{method, data}, …]}``: one turn and one transaction for all, each with an answer of its own."""

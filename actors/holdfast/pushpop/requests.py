@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from holdfast.errors import InvalidRequest, TooLarge
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
-from holdfast.runtime.serialization import check_lossless, dump
+from holdfast.runtime.serialization import check_lossless, dump, load
 
 MAX_ITEM_BYTES = 1024 * 1024
 MAX_PUSH = 1000
@@ -95,7 +95,7 @@ class Abandon(Acknowledge):
 
 
 class ExtendLock(Acknowledge):
-    additional_ttl_seconds: Annotated[int, Field(ge=1, le=300)] = DEFAULT_TTL
+    additional_ttl_seconds: Annotated[int, Field(ge=1, description="Never past 300 seconds from now.")] = DEFAULT_TTL
 
 
 class DeadLetter(Acknowledge):
@@ -106,7 +106,37 @@ class Peek(Request):
     count: Annotated[int, Field(ge=1, le=MAX_POP)] = 1
 
 
-AnyRequest = TypeVar("AnyRequest", bound=Request)
+class Transferred(Request):
+    """From the queue itself: what it sent has arrived."""
+
+    number: Annotated[int, Field(ge=0)]
+
+
+class StoredItem(Request):
+    item: str
+    at: float
+    key: str | None = None
+    origin: dict[str, Any] | None = None
+
+    @field_validator("item")
+    @classmethod
+    def is_json(cls, text: str) -> str:
+        load(text)
+        return text
+
+
+class TransferredItem(Request):
+    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)]
+    stored: StoredItem
+
+
+class Receive(Request):
+    """From another queue: its dead letters."""
+
+    source: Annotated[str, Field(min_length=1)]
+    target: str
+    number: Annotated[int, Field(ge=0)]
+    items: Annotated[list[TransferredItem], Field(min_length=1, max_length=MAX_POP)]
 
 
 def explain(error: ValidationError) -> str:
