@@ -58,6 +58,13 @@ class Unauthorized(HoldfastError):
     status = 401
 
 
+class Forbidden(HoldfastError):
+    """This may not be done from there."""
+
+    code = "FORBIDDEN"
+    status = 403
+
+
 class NotFound(HoldfastError):
     """There is no such thing."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import ipaddress
 import os
 import sys
 from pathlib import Path
@@ -77,9 +76,11 @@ def serve(
     import uvloop
 
     from holdfast.gateway import server
+    from holdfast.gateway.access import is_loopback
 
     set_up_logging(log_format, log_level)
-    if not (token or insecure or _is_loopback(listen)):
+    loopback = is_loopback(listen)
+    if not (token or insecure or loopback):
         raise SettingsError(f"Listening on {listen} would let anyone in: set a token with --token, or say --insecure.")
     actors = _actor_classes(apps)
 
@@ -92,7 +93,7 @@ def serve(
 
         return EmbeddedHost(data, app_id=app_id, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
 
-    gateway = server.create_gateway(make_host, token=token)
+    gateway = server.create_gateway(make_host, token=token, loopback=loopback)
     listener = server.listen(listen, port)
 
     def announce() -> None:
@@ -125,10 +126,3 @@ def load_app(name: str) -> App:
     if not isinstance(found, App):
         raise SettingsError(f"{module_name} has no App called {attribute or 'app'}.")
     return found
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

@@ -132,6 +132,7 @@ _STATS = _COUNTS | {
 _ALWAYS: tuple[type[errors.HoldfastError], ...] = (
     errors.InvalidRequest,
     errors.Unauthorized,
+    errors.Forbidden,
     errors.MethodNotAllowed,
     errors.TooLarge,
     errors.Unavailable,

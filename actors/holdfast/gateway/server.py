@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from holdfast import __version__
 from holdfast.errors import SettingsError
 from holdfast.gateway import answers, health, openapi, page
-from holdfast.gateway.access import TokenRequired
+from holdfast.gateway.access import OwnSiteOnly, TokenRequired
 from holdfast.gateway.actors import ActorApi
 from holdfast.gateway.endpoints import Front
 from holdfast.gateway.limits import BodyLimit
@@ -54,8 +54,10 @@ class Gateway:
     end_waits: Callable[[], None]
 
 
-def create_gateway(make_host: Callable[[FastAPI], Host], *, token: str | None = None) -> Gateway:
-    """Nothing of it is started.
+def create_gateway(
+    make_host: Callable[[FastAPI], Host], *, token: str | None = None, loopback: bool = False
+) -> Gateway:
+    """Nothing of it is started. With ``loopback`` only this machine can reach it.
 
     FastAPI is the innermost: what is called often is taken by those around it, and never gets there.
     """
@@ -75,6 +77,7 @@ def create_gateway(make_host: Callable[[FastAPI], Host], *, token: str | None = 
     if token:
         sidecar_paths = () if isinstance(host, InProcessHost) else _SIDECAR_PATHS
         front = TokenRequired(front, token, sidecar_paths)
+    front = OwnSiteOnly(front, loopback_names=loopback and not token)
     return Gateway(front, host, queues.end_waits)
 
 
