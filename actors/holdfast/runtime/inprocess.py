@@ -16,7 +16,7 @@ from holdfast.runtime.serialization import JsonSerializer, load
 from holdfast.runtime.storage import Write
 from holdfast.runtime.timers import Timers
 from holdfast.runtime.transactions import parse_transaction
-from holdfast.runtime.turns import DEFAULT_MAX_IDLE, ActorAddress, Turns
+from holdfast.runtime.turns import DEFAULT_CALL_TIMEOUT, DEFAULT_MAX_IDLE, ActorAddress, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -49,6 +49,7 @@ class InProcessHost:
         idle_timeout: float = DEFAULT_IDLE_TIMEOUT,
         max_idle: int = DEFAULT_MAX_IDLE,
         drain_timeout: float = DEFAULT_DRAIN_TIMEOUT,
+        call_timeout: float = DEFAULT_CALL_TIMEOUT,
     ) -> None:
         self.app_id = app_id
         self.now = now
@@ -57,7 +58,11 @@ class InProcessHost:
         self._runtime = _private_runtime()
         self.timers = Timers(fire=self._fire_timer, now=now)
         self._turns = Turns(
-            deactivate=self._deactivate, is_needed=self.timers.any_of, idle_timeout=idle_timeout, max_idle=max_idle
+            deactivate=self._deactivate,
+            is_needed=self.timers.any_of,
+            idle_timeout=idle_timeout,
+            max_idle=max_idle,
+            call_timeout=call_timeout,
         )
         self.reminders = Reminders(storage, fire=self._fire_reminder, now=now)
         self.client: HostClient = InProcessClient(self)

@@ -13,7 +13,7 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import HostStopping, ReentrantCall
+from holdfast.errors import HostStopping, ReentrantCall, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_MAX_IDLE = 20_000
+# As long as the SDK's own client waits for an answer.
+DEFAULT_CALL_TIMEOUT = 60.0
 
 # Deactivations begun in one step of the event loop, so that many at once hold nobody up.
 _LEAVING_AT_ONCE = 256
@@ -65,7 +67,8 @@ class Turns:
     """The actors that are active in this process, and what they have to do.
 
     An actor leaves when it was idle for ``idle_timeout`` seconds, and sooner when more than ``max_idle`` are idle and
-    nothing would be lost with it: then ``is_needed`` says no.
+    nothing would be lost with it: then ``is_needed`` says no. A call from one turn to another is given up after
+    ``call_timeout`` seconds: two actors that call each other at the same moment would wait for ever.
     """
 
     def __init__(
@@ -75,17 +78,23 @@ class Turns:
         is_needed: Callable[[ActorAddress], bool],
         idle_timeout: float,
         max_idle: int = DEFAULT_MAX_IDLE,
+        call_timeout: float = DEFAULT_CALL_TIMEOUT,
     ) -> None:
         self._deactivate = deactivate
         self._is_needed = is_needed
         self._idle_timeout = idle_timeout
         self._max_idle = max_idle
+        self._call_timeout = call_timeout
         self._mailboxes: dict[ActorAddress, _Mailbox] = {}
         # Since when each actor has had nothing to do, oldest first.
         self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
         # In the order of their beginning, which a set does not keep: a simulated crash ends them in that order.
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        # The calls from one turn to another and until when they wait, oldest first. One timer for them all: one for
+        # each would cost more than all else of a short call.
+        self._awaited: dict[asyncio.Future[Any], tuple[float, ActorAddress]] = {}
+        self._patience: asyncio.TimerHandle | None = None
         self._stopping = False
 
     def active(self) -> list[ActorAddress]:
@@ -94,7 +103,8 @@ class Turns:
     async def run(self, address: ActorAddress, action: Callable[[], Awaitable[Any]]) -> Any:
         """Runs the action as this actor's next turn.
 
-        A caller that goes away takes back a turn that has not begun; one that has begun is finished.
+        A caller that goes away, or has waited for too long, takes back a turn that has not begun; one that has begun
+        is finished.
         """
         callers = [link.address for link in _chain.get() if not link.ended]
         if address in callers:
@@ -104,7 +114,8 @@ class Turns:
         mailbox = self._mailboxes.get(address)
         if mailbox is None:
             mailbox = self._mailboxes[address] = _Mailbox()
-        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Any] = loop.create_future()
         turn = _Turn(action, outcome, contextvars.copy_context())
         if mailbox.running:
             if mailbox.waiting is None:
@@ -112,7 +123,15 @@ class Turns:
             mailbox.waiting.append(turn)
         else:
             self._begin(address, mailbox, turn)
-        return await outcome
+        if not callers:
+            return await outcome
+        self._awaited[outcome] = (loop.time() + self._call_timeout, address)
+        if self._patience is None:
+            self._plan_patience()
+        try:
+            return await outcome
+        finally:
+            self._awaited.pop(outcome, None)
 
     async def stop(self, drain_timeout: float) -> None:
         """Takes no more calls from outside, finishes the turns there are, deactivates every actor."""
@@ -129,14 +148,14 @@ class Turns:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         for address in self.active():
             await self._deactivated(address)
+        self._cancel_timers()
         self._mailboxes.clear()
         self._idle.clear()
 
     def abort(self) -> None:
         """Ends every turn where it stands, as the end of the process would."""
         self._stopping = True
-        if self._sweep:
-            self._sweep.cancel()
+        self._cancel_timers()
         for mailbox in self._mailboxes.values():
             for turn in mailbox.waiting or ():
                 if not turn.outcome.done():
@@ -144,6 +163,11 @@ class Turns:
             mailbox.waiting = None
         for task in self._tasks:
             task.cancel()
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._sweep, self._patience):
+            if timer:
+                timer.cancel()
 
     def _begin(self, address: ActorAddress, mailbox: _Mailbox, turn: _Turn) -> None:
         mailbox.running = True
@@ -176,7 +200,7 @@ class Turns:
         mailbox.running = False
         while mailbox.waiting:
             turn = mailbox.waiting.popleft()
-            if not turn.outcome.cancelled():
+            if not turn.outcome.done():
                 self._begin(address, mailbox, turn)
                 return
         mailbox.waiting = None
@@ -189,6 +213,28 @@ class Turns:
             self._make_room()
         if self._sweep is None:
             self._plan_sweep()
+
+    def _plan_patience(self) -> None:
+        if self._awaited:
+            deadline, _ = next(iter(self._awaited.values()))
+            self._patience = asyncio.get_running_loop().call_at(deadline, self._give_up)
+        else:
+            self._patience = None
+
+    def _give_up(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for outcome, (deadline, address) in list(self._awaited.items()):
+            if deadline > now:
+                break
+            del self._awaited[outcome]
+            if not outcome.done():
+                outcome.set_exception(
+                    Unavailable(
+                        f"{address.type} {address.id} did not answer within {self._call_timeout:g} s. "
+                        "Two actors that call each other wait for each other."
+                    )
+                )
+        self._plan_patience()
 
     def _plan_sweep(self) -> None:
         if self._idle:
