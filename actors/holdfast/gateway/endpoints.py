@@ -21,7 +21,7 @@ from holdfast.pushpop.requests import explain
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -134,17 +134,17 @@ class Endpoints:
 
 
 class Front:
-    """Sends each request to the endpoints that know its path, and the others on."""
+    """Sends each request to the one that takes the first segment of its path, and the others on."""
 
-    def __init__(self, endpoints: Endpoints, app: ASGIApp) -> None:
-        self._endpoints = endpoints
+    def __init__(self, by_root: Mapping[str, ASGIApp], app: ASGIApp) -> None:
+        self._by_root = by_root
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].split("/", 2)[1] in self._endpoints.roots:
-            await self._endpoints(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        app = self._app
+        if scope["type"] == "http":
+            app = self._by_root.get(scope["path"].split("/", 2)[1], app)
+        await app(scope, receive, send)
 
 
 def _decoded(segment: bytes) -> str:

@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 #: What every server hosts.
 OWN_ACTORS: tuple[type[Actor], ...] = (PushPopActor, QueueIndexActor, DoorbellActor)
 
-# What daprd itself calls on the app.
-_SIDECAR_PATHS = ("/dapr/", "/actors/")
+# The first segment of what daprd itself calls on the app.
+_SIDECAR_ROOTS = ("dapr", "actors")
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,17 @@ def create_gateway(
     queues = Queues(host.client)
     endpoints = queues.endpoints()
     openapi.install(app, endpoints)
-    front: ASGIApp = Front(endpoints, app)
+    sidecar_roots = () if isinstance(host, InProcessHost) else _SIDECAR_ROOTS
+    by_root: dict[str, ASGIApp] = dict.fromkeys(endpoints.roots, endpoints)
+    # Past FastAPI's middleware, which costs as much as the route itself, and past the limit: a batch around a push of
+    # nearly that size is larger, and daprd has a --max-body-size of its own.
+    by_root |= dict.fromkeys(sidecar_roots, app.router)
+    front: ASGIApp = Front(by_root, app)
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
         front = ActorApi(front, host)
     if token:
-        sidecar_paths = () if isinstance(host, InProcessHost) else _SIDECAR_PATHS
-        front = TokenRequired(front, token, sidecar_paths)
+        front = TokenRequired(front, token, [f"/{root}/" for root in sidecar_roots])
     front = OwnSiteOnly(front, loopback_names=loopback and not token)
     return Gateway(front, host, queues.end_waits)
 

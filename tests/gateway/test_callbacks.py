@@ -1,0 +1,51 @@
+"""What daprd calls on a server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from dapr.actor import Actor, ActorInterface, actormethod
+
+from holdfast.gateway.limits import MAX_BODY
+from holdfast.gateway.server import create_gateway
+from holdfast.runtime.dapr import DaprHost
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+class ScaleInterface(ActorInterface):
+    @actormethod(name="weigh")
+    async def weigh(self, load: str) -> int: ...
+
+
+class Scale(Actor, ScaleInterface):
+    async def weigh(self, load: str) -> int:
+        return len(load)
+
+
+async def put(app: ASGIApp, path: str, body: bytes) -> tuple[int, Any]:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "PUT", "path": path, "raw_path": path.encode(), "query_string": b""}
+    headers = [(b"host", b"127.0.0.1:8080"), (b"content-length", b"%d" % len(body))]
+    await app({**scope, "headers": headers, "client": ("127.0.0.1", 1234)}, receive, send)
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+async def test_a_turn_may_be_larger_than_a_request_of_others() -> None:
+    gateway = create_gateway(DaprHost, token="for others", loopback=True)
+    await gateway.host.register(Scale)
+    try:
+        load = "x" * MAX_BODY
+        answer = await put(gateway.app, "/actors/Scale/kitchen/method/weigh", json.dumps(load).encode())
+        assert answer == (200, MAX_BODY)
+    finally:
+        await gateway.host.stop()
