@@ -24,7 +24,9 @@ class HoldfastError(DaprInternalError):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str | None = None, **details: Any) -> None:
-        super().__init__(message or (type(self).__doc__ or "").splitlines()[0], self.code)
+        # There are no docstrings under python -OO.
+        default = (type(self).__doc__ or "Something went wrong.").strip().partition("\n")[0]
+        super().__init__(message or default, self.code)
         self.details = details
 
     def as_dict(self) -> dict[str, Any]:

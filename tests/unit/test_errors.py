@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from dapr.clients.exceptions import DaprInternalError
 
@@ -38,3 +41,24 @@ def test_the_general_error_stands_for_its_refinements() -> None:
 def test_an_unknown_code_is_an_internal_error(code: str) -> None:
     error = errors.by_code(code, "what?")
     assert (type(error), error.code, error.status) == (errors.HoldfastError, "INTERNAL", 500)
+
+
+def test_an_error_of_ones_own_needs_no_docstring() -> None:
+    class Bare(errors.HoldfastError):
+        pass
+
+    class Wrapped(errors.HoldfastError):
+        """
+        The first line that says something.
+
+        And more.
+        """
+
+    assert str(Bare()) == "Something went wrong."
+    assert str(Wrapped()) == "The first line that says something."
+
+
+def test_errors_are_sentences_also_where_docstrings_are_stripped() -> None:
+    code = "from holdfast.errors import NotFound; print(NotFound())"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "Something went wrong.\n"
