@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dapr.actor import ActorInterface, actormethod
 
-from holdfast import App
-from holdfast.runtime.work import DurableActor
+from holdfast import App, DurableActor
 
 app = App()
 

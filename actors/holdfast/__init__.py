@@ -8,16 +8,21 @@ from holdfast.app import App
 
 if TYPE_CHECKING:
     from holdfast.client import Client
+    from holdfast.runtime.work import DurableActor
 
 __version__ = "0.1.0"
 
-__all__ = ["App", "Client", "__version__"]
+__all__ = ["App", "Client", "DurableActor", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    # A server imports this package too, and has no use for a client.
+    # Only what is asked for: a server has no use for a client, nor a client for the actor SDK.
     if name == "Client":
         from holdfast.client import Client
 
         return Client
+    if name == "DurableActor":
+        from holdfast.runtime.work import DurableActor
+
+        return DurableActor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from dapr.actor import Actor
+if TYPE_CHECKING:
+    # Half a second, which whoever imports only the client need not wait for.
+    from dapr.actor import Actor
 
-ActorClass = TypeVar("ActorClass", bound=type[Actor])
+ActorClass = TypeVar("ActorClass", bound="type[Actor]")
 
 
 class App:
