@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dapr.actor import Remindable
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.identity import check_queue_id
 from holdfast.pushpop.commands import Answer, Moment, execute_all
 from holdfast.pushpop.config import QueueConfig
@@ -151,7 +151,9 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             parcel = load(await self._call(ACTOR_TYPE, self.id.id, "Transferred", sent))["next"]
             if parcel is None:
                 return
-            await self._call(ACTOR_TYPE, parcel["target"], "Receive", parcel)
+            answer = load(await self._call(ACTOR_TYPE, parcel["target"], "Receive", parcel))
+            if not answer["success"]:
+                raise Unavailable(answer["message"])  # it stays here, and is sent again
             sent = {"number": parcel["number"]}
 
     async def _list(self) -> None:

@@ -114,23 +114,7 @@ class Queue:
         """Appends all of them, each to the lane of its priority."""
         if len(self.lanes.keys() | {priority for priority, _ in items}) > MAX_PRIORITIES:
             raise InvalidRequest(f"A queue can have {MAX_PRIORITIES} priorities in use at once.")
-        places = []
-        segments: dict[str, list[Any]] = {}
-        for priority, item in items:
-            lane = self.lanes.get(priority)
-            if lane is None:
-                lane = self.lanes[priority] = Lane(priority, self._next_segment)
-            place = lane.append(item.size)
-            key = place.segment_key
-            if key not in segments:
-                segments[key] = [] if place.ordinal == 0 else (yield from self._items(key))
-            segments[key].append(item.to_json())
-            places.append(place)
-        for key, stored in segments.items():
-            self._changed[key] = {"items": stored}
-        self.counters["pushed"] += len(places)
-        self._dirty = True
-        return [place.item_id(self.partition) for place in places]
+        return (yield from self._append(items))
 
     def pop(self, count: int) -> Steps[list[Delivery]]:
         """Takes the first ones for good."""
@@ -317,12 +301,31 @@ class Queue:
         """Takes what another queue transfers; False when it was taken before."""
         if number <= self._transfers.get(source, -1):
             return False
-        yield from self.push(items)
+        yield from self._append(items)  # refused for no reason: the other queue would have them for ever
         self.takes_dead_letters = True
         self._transfers[source] = number
         return True
 
     # Inside
+
+    def _append(self, items: Sequence[tuple[int, Item]]) -> Steps[list[str]]:
+        places = []
+        segments: dict[str, list[Any]] = {}
+        for priority, item in items:
+            lane = self.lanes.get(priority)
+            if lane is None:
+                lane = self.lanes[priority] = Lane(priority, self._next_segment)
+            place = lane.append(item.size)
+            key = place.segment_key
+            if key not in segments:
+                segments[key] = [] if place.ordinal == 0 else (yield from self._items(key))
+            segments[key].append(item.to_json())
+            places.append(place)
+        for key, stored in segments.items():
+            self._changed[key] = {"items": stored}
+        self.counters["pushed"] += len(places)
+        self._dirty = True
+        return [place.item_id(self.partition) for place in places]
 
     def _refuse_when_locked(self) -> None:
         if len(self.holdings.locks) >= self.config.max_locks:

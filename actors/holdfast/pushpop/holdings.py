@@ -27,6 +27,8 @@ INLINE_BYTES = 2048
 EXPIRED_REMEMBERED = 100
 
 EXPIRED = "expired-locks"
+# What was said of the items of the metadata's lock when they last came back.
+ERRORS = "lock-errors"
 
 
 @dataclass(slots=True)
@@ -39,11 +41,16 @@ class Lock:
     #: The payloads, where they are small enough to be shown with the lock.
     inline: list[Any] | None = None
 
+    @property
+    def errors(self) -> list[str | None]:
+        return [taken.error for taken in self.taken]
+
     def to_json(self) -> dict[str, Any]:
         items: list[dict[str, Any]] = [
             {
                 "priority": taken.place.priority,
-                "taken": taken.to_json(),
+                # Errors can be long, and the first lock is rewritten by every push.
+                "taken": taken.to_json() if self.slot else [*taken.place, taken.deliveries],
             }
             for taken in self.taken
         ]
@@ -57,11 +64,14 @@ class Lock:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any], slot: int) -> Lock:
+    def from_json(cls, value: dict[str, Any], slot: int, errors: list[str | None] | None = None) -> Lock:
         items = value["items_with_priority"]
+        taken = [Taken.from_json(entry["taken"]) for entry in items]
+        if errors is not None:
+            taken = [Taken(entry.place, entry.deliveries, error) for entry, error in zip(taken, errors, strict=True)]
         return cls(
             value["lock_id"],
-            [Taken.from_json(entry["taken"]) for entry in items],
+            taken,
             value["created_at"],
             value["expires_at"],
             slot,
@@ -146,6 +156,8 @@ class Holdings:
         self.locks[lock_id] = lock
         self._hold(taken)
         self._save_lock(lock)
+        if slot == 0 and any(lock.errors):
+            self._changed[ERRORS] = lock.errors
         return lock
 
     def extend(self, lock: Lock, expires_at: float) -> None:
@@ -158,6 +170,8 @@ class Holdings:
         self._let_go(lock.taken)
         if lock.slot:
             self._changed[_lock_key(lock.slot)] = None
+        elif any(lock.errors):
+            self._changed[ERRORS] = None
 
     def remember_expired(self, lock_id: str) -> None:
         """So that a late answer is told apart from a wrong one."""
@@ -219,12 +233,12 @@ class Holdings:
         locks = [_lock_key(slot) for slot in range(1, extent["locks"])]
         groups = [_group_key(group) for group in range(extent["returned"])]
         parcels = [_parcel_key(number) for number in range(first_parcel, holdings._next_parcel)]
-        keys = (EXPIRED, *locks, *groups, *parcels)
+        keys = (EXPIRED, ERRORS, *locks, *groups, *parcels)
         found = dict(zip(keys, (yield keys), strict=True))
         holdings.expired = found[EXPIRED] or []
         for slot, value in enumerate([metadata.get("_active_lock"), *(found[key] for key in locks)]):
             if value is not None:
-                lock = Lock.from_json(value, slot)
+                lock = Lock.from_json(value, slot, None if slot else found[ERRORS])
                 holdings.locks[lock.lock_id] = lock
                 holdings._lock_slots.occupy(slot)
                 holdings._hold(lock.taken)
