@@ -165,6 +165,9 @@ THE_SAME_CODE = {
     "a request that is a string": upsert("a"),
     "a request that is a list": upsert([1]),
     "a key that is a number": upsert({"key": 1, "value": 1}),
+    "metadata that are a string": upsert({"key": "a", "value": 1, "metadata": "x"}),
+    "metadata with a number": upsert({"key": "a", "value": 1, "metadata": {"ttlInSeconds": 5}}),
+    "an etag that is a number": upsert({"key": "a", "value": 1, "etag": 5}),
     "no reminder": Request("PUT", "Reminded/api/reminders/r"),
     "half a reminder": Request("PUT", "Reminded/api/reminders/r", b"{"),
     "a reminder that is not JSON": Request("PUT", "Reminded/api/reminders/r", b"hello"),
@@ -175,6 +178,9 @@ THE_SAME_CODE = {
     "a reminder due at a date": reminder(dueTime="2024-01-01"),
     "a reminder due with repetitions": reminder(dueTime="R3/PT1H"),
     "a reminder with a period that is a number": reminder(dueTime="1h", period=5),
+    "a reminder with a time to live that is a number": reminder(dueTime="1h", period="1h", ttl=5),
+    "a reminder with more repetitions than can be counted": reminder(dueTime="1h", period=f"R{10**20}/PT1H"),
+    "a reminder due later than Go can say": reminder(dueTime=f"{10**20}s"),
     "a reminder with a senseless time to live": reminder(dueTime="1h", period="1h", ttl="short"),
     "a reminder already over": reminder(dueTime="1h", period="1h", ttl="2000-01-01T00:00:00Z"),
     "a reminder with a time to live but no period": reminder(dueTime="1h", ttl="2h"),
@@ -183,6 +189,8 @@ THE_SAME_CODE = {
     "half a timer": Request("PUT", "Timed/api/timers/t", b"{"),
     "a timer that is a list": Request("PUT", "Timed/api/timers/t", b"[]"),
     "a timer due at a number": timer(dueTime=5),
+    "a timer called back by a number": timer(dueTime="1h", callback=5),
+    "a timer with more repetitions than can be counted": timer(dueTime="1h", period=f"R{10**20}/PT1H"),
     "a timer already over": timer(dueTime="1h", ttl="2000-01-01T00:00:00Z"),
 }
 
@@ -199,6 +207,31 @@ STRICTER = {
     "a method behind dots": (
         Request("POST", "Counter/api/method/..%2F..%2FGet"),
         Answer(500, "ERR_ACTOR_INVOKE_METHOD", "no method"),
+    ),
+    # daprd looks for it under another name, and would not understand it there.
+    "a failure policy that is a string": (
+        reminder(dueTime="1h", failurePolicy="x"),
+        Answer(400, "ERR_MALFORMED_REQUEST", "failurePolicy is not an object"),
+    ),
+    "a constant policy that is a number": (
+        reminder(dueTime="1h", failurePolicy={"constant": 5}),
+        Answer(400, "ERR_MALFORMED_REQUEST", "constant is not an object"),
+    ),
+    "an interval that is a number": (
+        reminder(dueTime="1h", failurePolicy={"constant": {"interval": 5}}),
+        Answer(400, "ERR_MALFORMED_REQUEST", "interval is not a string"),
+    ),
+    "an interval that is no time": (
+        reminder(dueTime="1h", failurePolicy={"constant": {"interval": "often"}}),
+        Answer(500, "ERR_ACTOR_REMINDER_CREATE", "unsupported duration format: often"),
+    ),
+    "retries that are a string": (
+        reminder(dueTime="1h", failurePolicy={"constant": {"maxRetries": "3"}}),
+        Answer(400, "ERR_MALFORMED_REQUEST", "maxRetries is not an integer"),
+    ),
+    "more retries than can be counted": (
+        reminder(dueTime="1h", failurePolicy={"constant": {"maxRetries": 10**20}}),
+        Answer(400, "ERR_MALFORMED_REQUEST", "maxRetries is not an integer"),
     ),
     # daprd's scheduler repeats it for ever.
     "a reminder without repetitions": (

@@ -60,7 +60,8 @@ def test_a_period(text: str, period: Period) -> None:
     [
         *("", "often", "5", "5 s", "s", "1h30", "1,5s", "--5s", "5S", "1d", "٣s"),
         *("P", "R", "R3", "R/PT1S", "Rx/PT1S", "R-1/PT1S", "PT1.5S", "P1S", "PT1D", "P1D1W", "PT1S "),
-        *("2024-01-01T00:00:00Z", "P99999999999D"),
+        *("2024-01-01T00:00:00Z", "P99999999999D", "P200000D", "9999999999s", "-9999999999s"),
+        *(f"R{2**63}/PT1S", "1" * 400 + "h", "PT" + "9" * 5000 + "S", "R" + "9" * 5000 + "/PT1S"),
     ],
 )
 def test_what_is_not_a_period(text: str) -> None:

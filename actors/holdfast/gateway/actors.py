@@ -6,6 +6,7 @@ takes any of them into the keys of its store.
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
@@ -14,19 +15,23 @@ from pydantic_core import from_json
 
 from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.gateway.actor_names import problem_of_method, problem_of_name
+from holdfast.gateway.answers import FAULT
 from holdfast.gateway.limits import MAX_BODY
 from holdfast.identity import check_actor_id
 from holdfast.runtime.faults import describe
 from holdfast.runtime.inprocess import SEPARATOR
 from holdfast.runtime.reminders import ReminderExists
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.transactions import Malformed, check_shape, parse_transaction
+from holdfast.runtime.shapes import Malformed
+from holdfast.runtime.transactions import check_shape, parse_transaction
 from holdfast.runtime.turns import ActorAddress
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from holdfast.runtime.inprocess import InProcessHost
+
+log = logging.getLogger(__name__)
 
 _PREFIX = "/v1.0/actors"
 _JSON = "application/json"
@@ -60,6 +65,10 @@ class ActorApi:
             status, body = await self._answer(scope, receive)
         except _Refused as refused:
             status, body = refused.status, refused.body
+        except Exception:
+            # A fault of ours: callers get the form of this API all the same, and the log the reason.
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            status, body = 500, dump({"errorCode": "ERR_INTERNAL", "message": FAULT.message})
         headers = [(b"content-type", _JSON.encode())] if body else []
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -145,6 +154,8 @@ class ActorApi:
             raise _Refused(
                 409, "ERR_ACTOR_REMINDER_ALREADY_EXISTS", f"actor reminder already exists: {name}"
             ) from error
+        except Malformed as error:
+            raise _malformed(error) from error
         except (ValueError, HoldfastError) as error:
             word, doing = {"GET": ("GET", "getting"), "DELETE": ("DELETE", "deleting")}.get(
                 verb, ("CREATE", "creating")

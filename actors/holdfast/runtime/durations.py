@@ -5,6 +5,7 @@ What is refused, and in which words, is as in daprd 1.18; of ISO 8601, months an
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +27,12 @@ _ISO = re.compile(
     r"(?:T(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?(?:(?P<seconds>[0-9]+)S)?)?\Z"
 )
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})\Z")
+
+# Go's longest: 64 bits of nanoseconds, and of repetitions.
+_MOST = 2**63 - 1
+_LONGEST = _MOST / 1e9
+# Nothing that makes sense is longer, and far longer numbers are more than Python's own types take.
+_LONGEST_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +78,13 @@ def parse_due(text: str, now: float) -> float:
 
 
 def _parse_span(text: str) -> Period | None:
+    if len(text) > _LONGEST_TEXT:
+        return None
     if found := _ISO.match(text):
         part = {name: int(value) for name, value in found.groupdict().items() if value}
         repeats = part.pop("repeats", None)
+        if repeats is not None and repeats > _MOST:
+            return None
         return Period(_total(part), repeats)
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if rest == "0":
@@ -81,11 +92,15 @@ def _parse_span(text: str) -> Period | None:
     parts = _GO_PART.findall(rest)
     if not parts or "".join(number + unit for number, unit in parts) != rest:
         return None
-    return Period(float(sign * sum(Decimal(number) * _GO_UNITS[unit] for number, unit in parts)))
+    seconds = float(sign * sum(Decimal(number) * _GO_UNITS[unit] for number, unit in parts))
+    return Period(seconds) if abs(seconds) <= _LONGEST else None
 
 
 def _total(part: dict[str, int]) -> float:
     try:
-        return timedelta(**part).total_seconds()
+        seconds = timedelta(**part).total_seconds()
     except OverflowError:
-        raise ValueError("this span is too long") from None
+        seconds = math.inf
+    if seconds > _LONGEST:
+        raise ValueError("this span is too long")
+    return seconds

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError
 from holdfast.runtime.durations import parse_due, parse_period
 from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.shapes import Malformed, object_in
 from holdfast.runtime.storage import Reminder
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ FIRST_RETRY = 1.0
 LONGEST_RETRY = 60.0
 # The wall clock may be set forward, or the machine may have slept: look again even when nothing seems due.
 LONGEST_WAIT = 5.0
+# Dapr has 32 bits for them.
+_MOST_RETRIES = 2**32 - 1
 
 
 class ReminderExists(HoldfastError):
@@ -82,7 +85,7 @@ class Reminders:
     async def register(self, address: ActorAddress, name: str, body: dict[str, Any]) -> None:
         """Takes the body of Dapr's reminder call.
 
-        Raises ValueError when a time in it makes no sense, ReminderExists when it asks not to replace one.
+        Raises Malformed or ValueError when what it says makes no sense, ReminderExists when it asks not to replace one.
         """
         reminder = _from_request(address, name, body, self._now())
         if body.get("overwrite") is False:
@@ -189,9 +192,7 @@ def _from_request(address: ActorAddress, name: str, body: dict[str, Any], now: f
     expires_at = parse_due(ttl, due_at) if ttl else None
     if expires_at is not None and expires_at < max(now, due_at):
         raise ValueError("the time to live ends before the due time")
-    policy = body.get("failurePolicy") or {}
-    constant = policy.get("constant") or {}
-    interval = constant.get("interval")
+    retry_interval, max_retries = _policy(object_in(body, "failurePolicy"))
     return Reminder(
         address=address,
         name=name,
@@ -203,9 +204,23 @@ def _from_request(address: ActorAddress, name: str, body: dict[str, Any], now: f
         data=dump(body["data"]).decode() if "data" in body else "",
         repeats_left=every.repeats if every else 1,
         expires_at=expires_at,
-        retry_interval=parse_period(interval).seconds if interval else None,
-        max_retries=0 if "drop" in policy else constant.get("maxRetries"),
+        retry_interval=retry_interval,
+        max_retries=max_retries,
     )
+
+
+def _policy(policy: dict[str, Any]) -> tuple[float | None, int | None]:
+    """How long to wait after a failure, and how often to try again; None is for us to choose, and for ever."""
+    constant = object_in(policy, "constant")
+    interval, retries = constant.get("interval"), constant.get("maxRetries")
+    if not isinstance(interval, str | None):
+        raise Malformed("interval is not a string")
+    if retries is not None and (type(retries) is not int or not 0 <= retries <= _MOST_RETRIES):
+        raise Malformed(f"maxRetries is not an integer from 0 to {_MOST_RETRIES}")
+    seconds = parse_period(interval).seconds if interval else None
+    if seconds is not None and seconds < 0:
+        raise ValueError(f"the interval is below zero: {interval}")
+    return seconds, 0 if "drop" in policy else retries
 
 
 def _every(period: str) -> Period:

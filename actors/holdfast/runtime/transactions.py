@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from holdfast.runtime.serialization import dump
+from holdfast.runtime.shapes import Malformed, object_in
 from holdfast.runtime.storage import Write
 
-
-class Malformed(ValueError):
-    """JSON, but not of the shape of a transaction."""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z")
+_LONGEST_TTL = 2**31 - 1
 
 
 def parse_transaction(operations: Any) -> list[Write]:
@@ -42,17 +43,23 @@ def _parse(operation: dict[str, Any]) -> Write:
         raise ValueError("a request is an object with a key")
     if not request.get("key"):
         raise ValueError("missing key")
+    if not isinstance(request.get("etag"), str | None):
+        raise ValueError("an etag is a string")
     if kind == "delete":
         return Write(request["key"], None)
-    return Write(request["key"], dump(request.get("value")), _ttl(request.get("metadata") or {}))
+    return Write(request["key"], dump(request.get("value")), _ttl(object_in(request, "metadata")))
 
 
 def _ttl(metadata: dict[str, Any]) -> int | None:
+    if not all(isinstance(value, str | None) for value in metadata.values()):
+        raise ValueError("metadata are strings")
     text = metadata.get("ttlInSeconds")
-    if text is None:
+    if not text:
         return None
-    try:
-        seconds = int(text)
-    except (TypeError, ValueError):
-        raise ValueError(f"error parsing TTL: incorrect value for metadata 'ttlInSeconds': {text}") from None
+    wrong = f"error parsing TTL: incorrect value for metadata 'ttlInSeconds': {text}"
+    if not _INTEGER.match(text):
+        raise ValueError(wrong)
+    seconds = int(text)
+    if not -1 <= seconds <= _LONGEST_TTL:
+        raise ValueError(wrong)
     return seconds if seconds > 0 else None
