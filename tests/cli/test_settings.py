@@ -47,3 +47,9 @@ def test_help_names_the_variable_of_every_option(holdfast: Command) -> None:
     shown = holdfast("queue", "pop", "--help", COLUMNS="200").output
     for variable in ("HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_COUNT", "HOLDFAST_WAIT", "HOLDFAST_TTL"):
         assert variable in shown
+
+
+def test_the_doctor_has_them_too(holdfast: Command) -> None:
+    (holdfast.folder / "holdfast.toml").write_text('json = true\nfor = ["embedded", "tilt"]\n')
+    assert holdfast("doctor").json()["for"] == ["embedded", "tilt"]
+    assert holdfast("doctor", HOLDFAST_FOR="embedded spark").json()["for"] == ["embedded", "spark"]

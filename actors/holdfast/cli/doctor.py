@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.options import option
 from holdfast.local.inventory import Purpose, take_inventory
 
 if TYPE_CHECKING:
@@ -36,14 +37,13 @@ _SPOKEN: dict[Purpose, str] = {
 
 
 @click.command(short_help="Say what is found here, what is missing, and how to get it.")
-@click.option("--json", "as_json", is_flag=True, help="For programs: a JSON object instead of a table.")
-@click.option(
+@option("--json", "as_json", is_flag=True, help="For programs: a JSON object instead of a table.")
+@option(
     "--for",
     "purposes",
     type=click.Choice(_PURPOSES),
     multiple=True,
     default=("embedded",),
-    show_default=True,
     help="What must be possible here; may be given several times.",
 )
 def doctor(as_json: bool, purposes: Sequence[Purpose]) -> None:

@@ -85,7 +85,7 @@ def serve(
     actors = _actor_classes(apps)
 
     def make_host(app: FastAPI) -> Host:
-        if (host_name or ("dapr" if "DAPR_HTTP_PORT" in os.environ else "embedded")) == "dapr":
+        if (host_name or ("dapr" if _beside_daprd() else "embedded")) == "dapr":
             from holdfast.runtime.dapr import DaprHost
 
             return DaprHost(app, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
@@ -109,9 +109,16 @@ def _actor_classes(apps: Sequence[str]) -> list[type[Actor]]:
     return [actor_class for name in apps for actor_class in load_app(name).actors]
 
 
+def _beside_daprd() -> bool:
+    # Whoever starts an app beside daprd sets both. For actor proxies that call an embedded host the first is enough.
+    return "DAPR_HTTP_PORT" in os.environ and "DAPR_GRPC_PORT" in os.environ
+
+
 def load_app(name: str) -> App:
     """The App that ``MODULE:APP`` names; the working directory is importable."""
     module_name, _, attribute = name.partition(":")
+    if not all(module_name.split(".")):
+        raise SettingsError(f"'{name}' names no module: an app is MODULE:APP, as in shop.orders:app.")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

@@ -91,7 +91,8 @@ def listen(address: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((address, port), family=family, backlog=2048)
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        # A name that is not found has numbers, and words, of its own.
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         raise SettingsError(
             f"Cannot listen on {address} port {port}: {reason}. Choose another with --listen and --port."
         ) from error
