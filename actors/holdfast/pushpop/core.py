@@ -197,8 +197,7 @@ class Queue:
     def expire(self, now: float) -> None:
         """Gives back what is locked for too long. Every command comes after this."""
         expired = [lock for lock in self.holdings.locks.values() if lock.expires_at <= now]
-        # The same order before and after a restart.
-        for lock in sorted(expired, key=lambda lock: (lock.expires_at, lock.taken[0].place)):
+        for lock in sorted(expired, key=_by_expiry):
             self.holdings.remember_expired(lock.lock_id)
             self.counters["expired"] += len(lock.taken)
             self._give_back(lock, now, None)
@@ -250,7 +249,7 @@ class Queue:
         """What is locked, and until when: the items of the locks that expire first, as many as a pop would give."""
         basket = _Basket(MAX_POP)
         shown = []
-        for lock in sorted(self.holdings.locks.values(), key=lambda lock: lock.expires_at):
+        for lock in sorted(self.holdings.locks.values(), key=_by_expiry):
             deliveries: list[Delivery] = []
             for taken in lock.taken:
                 if basket.full or not basket.add(delivery := (yield from self._deliver(taken))):
@@ -459,6 +458,11 @@ class Queue:
         queue.listed = metadata.get("_listed", False)
         queue.takes_dead_letters = metadata.get("_takes_dead_letters", False)
         return queue
+
+
+def _by_expiry(lock: Lock) -> tuple[float, Place]:
+    """An order that is the same before and after a restart."""
+    return lock.expires_at, lock.taken[0].place
 
 
 class _Basket:

@@ -42,7 +42,7 @@ def answered(what: str, count: int) -> dict[str, Any]:
 
 
 def in_flight(locks: Sequence[tuple[Lock, Sequence[Delivery]]], partition: int) -> dict[str, Any]:
-    return {"locks": [lock_shown(lock) | _items(deliveries, partition) for lock, deliveries in locks]}
+    return {"locks": [_items(deliveries, partition) | lock_shown(lock) for lock, deliveries in locks]}
 
 
 def lock_shown(lock: Lock) -> dict[str, Any]:
