@@ -74,6 +74,10 @@ class NotFound(HoldfastError):
     status = 404
 
 
+class UnknownActorType(NotFound):
+    """No actor of this type is registered here."""
+
+
 class LockNotFound(HoldfastError):
     """There is no active lock."""
 
@@ -151,6 +155,19 @@ class AnswerLost(HoldfastError):
 
 class SidecarRefused(HoldfastError):
     """The sidecar refuses what this app asks of it."""
+
+
+class NotTheSidecar(HoldfastError):
+    """Only the sidecar may call this."""
+
+    # Whoever called the sidecar gets to see this; to them it is not their token that is wrong.
+
+
+class ReminderExists(HoldfastError):
+    """There is a reminder of this name already."""
+
+    code = "CONFLICT"
+    status = 409
 
 
 class ReentrantCall(HoldfastError):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 
 import pytest
 from dapr.clients.exceptions import DaprInternalError
 
+import holdfast
 from holdfast import errors
 
 
@@ -62,3 +65,16 @@ def test_errors_are_sentences_also_where_docstrings_are_stripped() -> None:
     code = "from holdfast.errors import NotFound; print(NotFound())"
     done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "Something went wrong.\n"
+
+
+def test_every_error_has_its_place_in_one_module() -> None:
+    """Only those are known by their code."""
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+    def below(kind: type) -> list[type]:
+        return [found for child in kind.__subclasses__() for found in (child, *below(child))]
+
+    homes = {kind.__module__ for kind in below(errors.HoldfastError)}
+    assert {home for home in homes if home.startswith("holdfast.")} == {"holdfast.errors"}

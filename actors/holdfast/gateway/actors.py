@@ -13,14 +13,13 @@ from urllib.parse import unquote_to_bytes
 
 from pydantic_core import from_json
 
-from holdfast.errors import HoldfastError, InvalidRequest
+from holdfast.errors import HoldfastError, InvalidRequest, ReminderExists
 from holdfast.gateway.actor_names import problem_of_method, problem_of_name
 from holdfast.gateway.answers import FAULT
 from holdfast.gateway.limits import MAX_BODY
 from holdfast.identity import check_actor_id
 from holdfast.runtime.faults import describe
 from holdfast.runtime.inprocess import SEPARATOR
-from holdfast.runtime.reminders import ReminderExists
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.shapes import Malformed
 from holdfast.runtime.transactions import check_shape, parse_transaction

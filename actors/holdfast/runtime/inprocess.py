@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dapr.actor import ActorRuntime
 from dapr.actor.runtime.config import ActorRuntimeConfig
 
-from holdfast.errors import NotFound
+from holdfast.errors import UnknownActorType
 from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import HostClient, Readiness, StateChange
 from holdfast.runtime.reminders import Reminders
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_IDLE_TIMEOUT = 60.0
 DEFAULT_DRAIN_TIMEOUT = 30.0
 SEPARATOR = "||"
-
-
-class UnknownActorType(NotFound):
-    """No actor of this type is registered here."""
 
 
 class InProcessHost:

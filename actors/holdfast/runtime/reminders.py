@@ -12,7 +12,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, ReminderExists
 from holdfast.runtime.durations import parse_due, parse_period
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.shapes import Malformed, object_in
@@ -34,13 +34,6 @@ LONGEST_RETRY = 60.0
 LONGEST_WAIT = 5.0
 # Dapr has 32 bits for them.
 _MOST_RETRIES = 2**32 - 1
-
-
-class ReminderExists(HoldfastError):
-    """There is a reminder of this name already."""
-
-    code = "CONFLICT"
-    status = 409
 
 
 class Reminders:

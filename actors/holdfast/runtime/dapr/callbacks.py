@@ -11,7 +11,7 @@ from dapr.ext.fastapi import DaprActor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from holdfast.errors import HoldfastError, InvalidRequest
+from holdfast.errors import InvalidRequest, NotTheSidecar
 from holdfast.runtime.dapr.calls import Address
 from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER, Repeats
@@ -30,12 +30,6 @@ log = logging.getLogger(__name__)
 _JSON = "application/json"
 # daprd then forgets the timer.
 _CANCEL = {"X-DaprReminderCancel": "true"}
-
-
-class _NotTheSidecar(HoldfastError):
-    """Only the sidecar may call this."""
-
-    # Whoever called the sidecar gets to see this; to them it is not their token that is wrong.
 
 
 class Callbacks(DaprActor):
@@ -101,7 +95,7 @@ class Callbacks(DaprActor):
                 return await endpoint(request)
             except ClientDisconnect:
                 return Response(status_code=400)
-            except _NotTheSidecar as error:
+            except NotTheSidecar as error:
                 log.warning("refused %s %s from %s: %s", request.method, request.url.path, request.client, error)
                 return _error(403, error.as_json_safe_dict())
             except Exception as error:
@@ -115,11 +109,9 @@ class Callbacks(DaprActor):
             given = request.headers.get("dapr-api-token", "").encode()
             if not hmac.compare_digest(given, self._token):
                 self._host.refused_sidecar = True
-                raise _NotTheSidecar("This app expects another APP_API_TOKEN than its sidecar sends.")
+                raise NotTheSidecar("This app expects another APP_API_TOKEN than its sidecar sends.")
         elif not _on_this_machine(request):
-            raise _NotTheSidecar(
-                "Without an APP_API_TOKEN this app takes calls from a sidecar on its own machine only."
-            )
+            raise NotTheSidecar("Without an APP_API_TOKEN this app takes calls from a sidecar on its own machine only.")
 
 
 async def _is_there(request: Request) -> bool:
