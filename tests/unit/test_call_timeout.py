@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import Unavailable
+from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.simulated import VirtualTimeLoop
-from holdfast.runtime.turns import ActorAddress, Turns
+from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -77,7 +78,7 @@ async def test_each_call_waits_for_as_long_as_the_others(turns: Turns) -> None:
     def wait(seconds: float) -> Coroutine[Any, Any, float]:
         return asyncio.sleep(seconds, seconds)
 
-    async def action() -> list[Any]:
+    async def action() -> tuple[Any, ...]:
         async def later() -> Any:
             await asyncio.sleep(30)
             return await turns.run(ActorAddress("Actor", "later"), lambda: wait(59))

@@ -18,12 +18,12 @@ from holdfast.gateway.actor_names import problem_of_method, problem_of_name
 from holdfast.gateway.answers import FAULT
 from holdfast.gateway.limits import MAX_BODY
 from holdfast.identity import check_actor_id
+from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.faults import describe
 from holdfast.runtime.inprocess import SEPARATOR
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.shapes import Malformed
 from holdfast.runtime.transactions import check_shape, parse_transaction
-from holdfast.runtime.turns import ActorAddress
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from dapr.actor import Actor
 
 
+class ActorAddress(NamedTuple):
+    """Which actor is meant, among all that a host has."""
+
+    type: str
+    id: str
+
+
 class StateChange(NamedTuple):
     """One value of a transaction, as JSON; None deletes it."""
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from dapr.actor import ActorRuntime
 from dapr.actor.runtime.config import ActorRuntimeConfig
 
 from holdfast.errors import UnknownActorType
 from holdfast.identity import check_actor_id
-from holdfast.runtime.contract import HostClient, Readiness, StateChange
+from holdfast.runtime.contract import ActorAddress, HostClient, Readiness, StateChange
 from holdfast.runtime.reminders import Reminders
+from holdfast.runtime.sdk import private_runtime
 from holdfast.runtime.serialization import JsonSerializer, load
 from holdfast.runtime.storage import Write
 from holdfast.runtime.timers import Timers
 from holdfast.runtime.transactions import parse_transaction
-from holdfast.runtime.turns import DEFAULT_CALL_TIMEOUT, DEFAULT_MAX_IDLE, ActorAddress, Turns
+from holdfast.runtime.turns import DEFAULT_CALL_TIMEOUT, DEFAULT_MAX_IDLE, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ class InProcessHost:
         self.now = now
         self._storage = storage
         self._drain_timeout = drain_timeout
-        self._runtime = _private_runtime()
+        self._runtime = private_runtime(ActorRuntimeConfig())
         self.timers = Timers(fire=self._fire_timer, now=now)
         self._turns = Turns(
             deactivate=self._deactivate,
@@ -187,17 +187,3 @@ class InProcessClient(HostClient):
 
     async def unregister_timer(self, actor_type: str, actor_id: str, name: str) -> None:
         self._host.timers.unregister(ActorAddress(actor_type, actor_id), name)
-
-
-def _private_runtime() -> type[ActorRuntime]:
-    # The SDK keeps its registry in class attributes, one for the whole process. A class of its own keeps two
-    # hosts, or two tests, apart.
-    return type(
-        "PrivateActorRuntime",
-        (ActorRuntime,),
-        {
-            "_actor_config": ActorRuntimeConfig(),
-            "_actor_managers": {},
-            "_actor_managers_lock": asyncio.Lock(),
-        },
-    )

@@ -21,9 +21,9 @@ from holdfast.runtime.storage import Reminder
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from holdfast.runtime.contract import ActorAddress
     from holdfast.runtime.durations import Period
     from holdfast.runtime.storage import Storage
-    from holdfast.runtime.turns import ActorAddress
 
 log = logging.getLogger(__name__)
 

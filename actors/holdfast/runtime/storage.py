@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.runtime.turns import ActorAddress
+    from holdfast.runtime.contract import ActorAddress
 
 
 class Write(NamedTuple):

@@ -13,8 +13,8 @@ from holdfast.runtime.serialization import dump
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from holdfast.runtime.contract import ActorAddress
     from holdfast.runtime.durations import Period
-    from holdfast.runtime.turns import ActorAddress
 
 log = logging.getLogger(__name__)
 

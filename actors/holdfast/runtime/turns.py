@@ -18,6 +18,8 @@ from holdfast.errors import HostStopping, ReentrantCall, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from holdfast.runtime.contract import ActorAddress
+
 log = logging.getLogger(__name__)
 
 DEFAULT_MAX_IDLE = 20_000
@@ -28,11 +30,6 @@ DEFAULT_CALL_TIMEOUT = 60.0
 _LEAVING_AT_ONCE = 256
 # How many of those idle for longest are looked at for one that may leave early.
 _LOOKED_AT_TO_MAKE_ROOM = 8
-
-
-class ActorAddress(NamedTuple):
-    type: str
-    id: str
 
 
 class _Turn(NamedTuple):

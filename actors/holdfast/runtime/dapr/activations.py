@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from dapr.actor import ActorId
 
-from holdfast.runtime.dapr.calls import Address
+from holdfast.runtime.contract import ActorAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,34 +36,36 @@ class Activations:
         self._managers = managers
         self._idle_timeout = idle_timeout
         # Since when each actor has had nothing to do, oldest first.
-        self._idle: OrderedDict[Address, float] = OrderedDict()
-        self._leaving: dict[Address, asyncio.Event] = {}
-        self._lives: dict[Address, str] = {}
+        self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
+        self._leaving: dict[ActorAddress, asyncio.Event] = {}
+        self._lives: dict[ActorAddress, str] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._ended = False
 
-    def all(self) -> list[Address]:
+    def all(self) -> list[ActorAddress]:
         return [
-            Address(kind, actor_id) for kind, manager in self._managers.items() for actor_id in manager._active_actors
+            ActorAddress(kind, actor_id)
+            for kind, manager in self._managers.items()
+            for actor_id in manager._active_actors
         ]
 
     def counts(self) -> dict[str, int]:
         return {kind: len(manager._active_actors) for kind, manager in self._managers.items()}
 
-    async def wanted(self, address: Address) -> None:
+    async def wanted(self, address: ActorAddress) -> None:
         """A call begins: the actor stays. One that is on its way out leaves first."""
         self._idle.pop(address, None)
         if (left := self._leaving.get(address)) is not None:
             await left.wait()
 
-    def released(self, address: Address) -> None:
+    def released(self, address: ActorAddress) -> None:
         """Its last call has ended."""
         self._idle[address] = asyncio.get_running_loop().time()
         if self._sweeper is None and not self._ended:
             # Not as part of the call that happens to be the first.
             self._sweeper = asyncio.create_task(self._sweep(), context=contextvars.Context())
 
-    async def drop(self, address: Address) -> None:
+    async def drop(self, address: ActorAddress) -> None:
         """The actor leaves memory."""
         self._idle.pop(address, None)
         self._lives.pop(address, None)
@@ -81,17 +83,17 @@ class Activations:
             del self._leaving[address]
             left.set()
 
-    async def drop_all(self, addresses: Iterable[Address]) -> None:
+    async def drop_all(self, addresses: Iterable[ActorAddress]) -> None:
         for count, address in enumerate(addresses, start=1):
             await self.drop(address)
             if count % _AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
-    def life(self, address: Address) -> str:
+    def life(self, address: ActorAddress) -> str:
         """A name for the actor's present life: what belongs to it can be told from what a former one left."""
         return self._lives.setdefault(address, uuid4().hex)
 
-    def is_alive(self, address: Address, life: str) -> bool:
+    def is_alive(self, address: ActorAddress, life: str) -> bool:
         return self._lives.get(address) == life
 
     async def end(self) -> None:

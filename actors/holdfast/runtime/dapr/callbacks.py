@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from holdfast.errors import InvalidRequest, NotTheSidecar
-from holdfast.runtime.dapr.calls import Address
+from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER, Repeats
 from holdfast.runtime.faults import describe
@@ -118,8 +118,8 @@ async def _is_there(request: Request) -> bool:
     return not await request.is_disconnected()
 
 
-def _address(request: Request) -> Address:
-    return Address(request.path_params["actor_type"], request.path_params["actor_id"])
+def _address(request: Request) -> ActorAddress:
+    return ActorAddress(request.path_params["actor_type"], request.path_params["actor_id"])
 
 
 def _check_path(request: Request) -> None:

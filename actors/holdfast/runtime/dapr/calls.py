@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.errors import ActorMoved
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from holdfast.runtime.contract import ActorAddress
+
 _current: contextvars.ContextVar[Call | None] = contextvars.ContextVar("holdfast_dapr_call", default=None)
-
-
-class Address(NamedTuple):
-    type: str
-    id: str
 
 
 class Call:
@@ -87,7 +84,7 @@ class Calls:
     """All calls that run here."""
 
     def __init__(self) -> None:
-        self._running: dict[Address, set[Call]] = {}
+        self._running: dict[ActorAddress, set[Call]] = {}
         self._none_running = asyncio.Event()
         self._none_running.set()
 
@@ -95,7 +92,7 @@ class Calls:
         return len(self._all())
 
     @contextlib.contextmanager
-    def running(self, address: Address) -> Iterator[None]:
+    def running(self, address: ActorAddress) -> Iterator[None]:
         call = Call()
         self._running.setdefault(address, set()).add(call)
         self._none_running.clear()
@@ -112,13 +109,13 @@ class Calls:
             if not self._running:
                 self._none_running.set()
 
-    def any(self, address: Address) -> bool:
+    def any(self, address: ActorAddress) -> bool:
         return address in self._running
 
-    def only_one(self, address: Address) -> bool:
+    def only_one(self, address: ActorAddress) -> bool:
         return len(self._running.get(address, ())) == 1
 
-    def revoke(self, address: Address) -> None:
+    def revoke(self, address: ActorAddress) -> None:
         for call in self._running.get(address, ()):
             call.revoke()
 

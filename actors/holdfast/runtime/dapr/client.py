@@ -10,9 +10,8 @@ from uuid import uuid4
 
 from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.identity import check_actor_id
-from holdfast.runtime.contract import HostClient, StateChange
+from holdfast.runtime.contract import ActorAddress, HostClient, StateChange
 from holdfast.runtime.dapr.answers import refusal
-from holdfast.runtime.dapr.calls import Address
 from holdfast.runtime.dapr.http import Answer, SidecarHttp
 from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER, Neighbours
 from holdfast.runtime.dapr.reminders import ReminderRpc
@@ -51,7 +50,7 @@ class DaprHostClient(HostClient):
         self.hosted: set[str] = set()
         self.neighbours = Neighbours()
         #: Names the present life of an actor that runs in this app; a timer dies with it.
-        self.life_of: Callable[[Address], str] | None = None
+        self.life_of: Callable[[ActorAddress], str] | None = None
 
     def now(self) -> float:
         return time.time()
@@ -99,7 +98,7 @@ class DaprHostClient(HostClient):
     async def register_timer(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
         path = f"{_path(actor_type, actor_id)}/timers/{_segment(name, 'timer')}"
         if self.life_of is not None:
-            data = mark(data, self.life_of(Address(actor_type, actor_id)))
+            data = mark(data, self.life_of(ActorAddress(actor_type, actor_id)))
         await self._ask(actor_type, "POST", path, data)
 
     async def unregister_timer(self, actor_type: str, actor_id: str, name: str) -> None:

@@ -8,18 +8,18 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from dapr.actor import ActorRuntime
 from dapr.actor.runtime.config import ActorReentrancyConfig, ActorRuntimeConfig
 
 from holdfast.errors import HostStopping, NotFound
-from holdfast.runtime.contract import Readiness
+from holdfast.runtime.contract import ActorAddress, Readiness
 from holdfast.runtime.dapr.activations import Activations
 from holdfast.runtime.dapr.callbacks import Callbacks
-from holdfast.runtime.dapr.calls import Address, Calls
+from holdfast.runtime.dapr.calls import Calls
 from holdfast.runtime.dapr.client import DaprHostClient
 from holdfast.runtime.dapr.sidecar import look
 from holdfast.runtime.dapr.tenure import Tenure
 from holdfast.runtime.dapr.timers import unmark
+from holdfast.runtime.sdk import private_runtime
 from holdfast.runtime.serialization import JsonSerializer, dump
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class DaprHost:
             drain_rebalanced_actors=drain_rebalanced_actors,
             reentrancy=ActorReentrancyConfig(enabled=False),
         )
-        self._runtime = _private_runtime(self._config)
+        self._runtime = private_runtime(self._config)
         self._calls = Calls()
         self._activations = Activations(self._managers, idle_timeout)
         self._client.life_of = self._activations.life
@@ -148,19 +148,19 @@ class DaprHost:
         self.refused_sidecar = False
         await self._begin_anew()
 
-    async def deactivate(self, address: Address) -> None:
+    async def deactivate(self, address: ActorAddress) -> None:
         self._calls.revoke(address)
         await self._activations.drop(address)
 
-    async def call(self, address: Address, method: str, body: bytes) -> bytes:
+    async def call(self, address: ActorAddress, method: str, body: bytes) -> bytes:
         return cast(
             "bytes", await self._turn(address, lambda: self._runtime.dispatch(address.type, address.id, method, body))
         )
 
-    async def remind(self, address: Address, name: str, body: bytes) -> None:
+    async def remind(self, address: ActorAddress, name: str, body: bytes) -> None:
         await self._turn(address, lambda: self._runtime.fire_reminder(address.type, address.id, name, body))
 
-    async def fire_timer(self, address: Address, name: str, body: bytes) -> bool:
+    async def fire_timer(self, address: ActorAddress, name: str, body: bytes) -> bool:
         """Says no to a timer of a former life of its actor, in this process or in another."""
         body, life = unmark(body)
         if life and not self._activations.is_alive(address, life):
@@ -168,7 +168,7 @@ class DaprHost:
         await self._turn(address, lambda: self._runtime.fire_timer(address.type, address.id, name, body))
         return True
 
-    async def _turn(self, address: Address, action: Callable[[], Awaitable[Any]]) -> Any:
+    async def _turn(self, address: ActorAddress, action: Callable[[], Awaitable[Any]]) -> Any:
         if self.stopping:
             raise HostStopping
         if address.type not in self._managers:
@@ -203,13 +203,3 @@ class DaprHost:
     @property
     def _managers(self) -> dict[str, ActorManager]:
         return self._runtime._actor_managers
-
-
-def _private_runtime(config: ActorRuntimeConfig) -> type[ActorRuntime]:
-    # The SDK keeps its registry in class attributes, one for the whole process. A class of its own keeps two hosts
-    # apart.
-    return type(
-        "PrivateActorRuntime",
-        (ActorRuntime,),
-        {"_actor_config": config, "_actor_managers": {}, "_actor_managers_lock": asyncio.Lock()},
-    )

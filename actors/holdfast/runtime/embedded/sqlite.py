@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBroken, Unavailable
+from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.embedded.batches import BatchThread
 from holdfast.runtime.storage import Reminder, Write
-from holdfast.runtime.turns import ActorAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,7 +15,7 @@ from holdfast.runtime.simulated.storage import MemoryStorage
 if TYPE_CHECKING:
     from dapr.actor import Actor
 
-    from holdfast.runtime.turns import ActorAddress
+    from holdfast.runtime.contract import ActorAddress
 
 
 @dataclass(slots=True)

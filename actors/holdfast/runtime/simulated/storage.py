@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from holdfast.runtime.contract import ActorAddress
     from holdfast.runtime.storage import Reminder, Write
-    from holdfast.runtime.turns import ActorAddress
 
 
 class MemoryStorage:
