@@ -11,8 +11,8 @@ from holdfast.errors import UnknownActorType
 from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import ActorAddress, HostClient, Readiness, StateChange
 from holdfast.runtime.reminders import Reminders
-from holdfast.runtime.sdk import private_runtime
-from holdfast.runtime.serialization import JsonSerializer, load
+from holdfast.runtime.sdk import private_runtime, register
+from holdfast.runtime.serialization import load
 from holdfast.runtime.storage import Write
 from holdfast.runtime.timers import Timers
 from holdfast.runtime.transactions import parse_transaction
@@ -79,10 +79,7 @@ class InProcessHost:
         return address.id in self._manager(address)._active_actors
 
     async def register(self, actor_class: type[Actor]) -> None:
-        serializer = JsonSerializer()
-        await self._runtime.register_actor(
-            actor_class, message_serializer=serializer, state_serializer=serializer, actor_client=self.client
-        )
+        await register(self._runtime, actor_class, self.client)
 
     async def start(self) -> None:
         await self._storage.open()

@@ -19,8 +19,8 @@ from holdfast.runtime.dapr.client import DaprHostClient
 from holdfast.runtime.dapr.sidecar import look
 from holdfast.runtime.dapr.tenure import Tenure
 from holdfast.runtime.dapr.timers import unmark
-from holdfast.runtime.sdk import private_runtime
-from holdfast.runtime.serialization import JsonSerializer, dump
+from holdfast.runtime.sdk import private_runtime, register
+from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -91,10 +91,7 @@ class DaprHost:
         return len(self._calls)
 
     async def register(self, actor_class: type[Actor]) -> None:
-        serializer = JsonSerializer()
-        await self._runtime.register_actor(
-            actor_class, message_serializer=serializer, state_serializer=serializer, actor_client=self._client
-        )
+        await register(self._runtime, actor_class, self._client)
         # The SDK itself looks for the names in its own registry only.
         self._config.update_entities(list(self._managers))
         self._client.hosted.update(self._managers)
