@@ -9,13 +9,13 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 
 help:
-	@echo 'make run    start the server with an example app on http://127.0.0.1:8080'
+	@echo 'make run    start the server with a small example shop on http://127.0.0.1:8080'
 	@echo 'make test   get what is missing, check the code, run all tests'
 	@echo 'make check  format, lint and types only'
 	@echo 'make bench  the benchmarks, as a table of ratios'
 
 run: $(VENV)/.installed
-	@exec $(BIN)/holdfast serve examples.counter:app
+	@exec $(BIN)/python -m examples.shop
 
 test: setup check
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup

@@ -1,0 +1,96 @@
+"""A small shop to look at: the server with the counter's app, orders that come in, and a worker that handles them.
+
+python -m examples.shop [OPTION OF holdfast serve]...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast import Client
+from holdfast.errors import HoldfastError
+from holdfast.local import ChildProcess
+
+if TYPE_CHECKING:
+    from holdfast.client import Message
+
+ORDERS, MAILS = "shop-orders", "shop-mails"
+GOODS = ["anchor", "bollard", "cleat", "fender", "halyard", "kedge", "lantern", "oar", "rope", "sextant"]
+#: What the worker cannot handle, so that there is a dead letter to look at.
+SOLD_OUT = "kedge"
+SECONDS_PER_ORDER = 2.0
+SECONDS_TO_STOP = 60.0
+
+
+async def main() -> int:
+    """Until SIGINT or SIGTERM: then the worker ends before the server it works for. A second one ends it at once."""
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def show(line: str) -> None:
+        print(line, flush=True)
+        # 'Holdfast on http://127.0.0.1:8080 (embedded)', said when it takes calls.
+        if line.startswith("Holdfast on ") and not address.done():
+            address.set_result(line.split()[2])
+
+    command = [sys.executable, "-m", "holdfast", "serve", "examples.counter:app", *sys.argv[1:]]
+    server = ChildProcess("server", command, log=Path(os.devnull), on_line=show)
+    asked_to_stop = asyncio.Event()
+
+    def stop() -> None:
+        if asked_to_stop.is_set():
+            server.send_signal(signal.SIGKILL)
+        asked_to_stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    await server.start()
+    shop = asyncio.create_task(open_shop(address))
+    ends = [asyncio.create_task(server.wait()), asyncio.create_task(asked_to_stop.wait())]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    shop.cancel()
+    await asyncio.wait([shop])
+    await server.terminate(grace=SECONDS_TO_STOP)
+    for end in ends:
+        end.cancel()
+    return server.returncode or 0
+
+
+async def open_shop(address: asyncio.Future[str]) -> None:
+    url = await address
+    try:
+        async with Client(url, token=os.environ.get("HOLDFAST_TOKEN")) as client:
+            orders, mails = client.queue(ORDERS), client.queue(MAILS)
+            if not (await orders.stats()).counters["pushed"]:
+                await orders.push_many([{"order": number, "goods": name} for number, name in enumerate(GOODS, 1)])
+                await orders.push({"order": 0, "goods": "compass"}, priority=1)
+                await mails.push({"to": "you", "subject": "The shop is open"})
+            print(WELCOME.format(url=url), flush=True)
+
+            async def handle(message: Message) -> None:
+                await asyncio.sleep(SECONDS_PER_ORDER)
+                if message.item["goods"] == SOLD_OUT:
+                    raise ValueError(f"{SOLD_OUT}s are sold out")
+                await mails.push({"to": "customer", "subject": f"Your {message.item['goods']} is on its way"})
+
+            await orders.consume(handle, grace_seconds=2 * SECONDS_PER_ORDER)
+    except HoldfastError as error:
+        print(f"The shop stays closed: {error}", file=sys.stderr, flush=True)
+
+
+WELCOME = """
+Look at {url} in a browser: a worker handles shop-orders and writes shop-mails.
+
+  curl -X POST {url}/queue/shop-orders/push -d '{{"item": {{"order": 11, "goods": "tar"}}}}'
+  curl -X POST '{url}/queue/shop-mails/pop?count=10'
+  curl -X POST {url}/v1.0/actors/CounterActor/demo/method/Add -d 1
+
+Ctrl-C ends it; what is stored stays.
+"""
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
