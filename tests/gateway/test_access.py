@@ -17,13 +17,7 @@ TOKEN = "open sesame"
 POP = "/queue/orders/pop"
 
 # One worker starts what they share.
-pytestmark = pytest.mark.xdist_group("gateway-access")
-
-
-@pytest.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    async with Server(tmp_path_factory.mktemp("open")) as running:
-        yield running
+pytestmark = pytest.mark.xdist_group("gateway")
 
 
 @pytest.fixture(scope="module")
