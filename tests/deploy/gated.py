@@ -29,7 +29,7 @@ class GatedActor(DurableActor, GatedInterface):
         async with self.work.turn() as turn:
             gate.with_suffix(".reached").touch()
             # Nothing to await: the test that opens it is another process.
-            while not gate.with_suffix(".open").exists():  # noqa: ASYNC110
+            while not gate.with_suffix(".open").exists():
                 await asyncio.sleep(0.02)
             turn.put("value", value)
         return value

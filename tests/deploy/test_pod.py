@@ -135,7 +135,7 @@ def _holdfast() -> Path:
 
 async def until(condition: Callable[[], bool]) -> None:
     # Nothing to await: it happens in another process.
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         await asyncio.sleep(0.02)
 
 
