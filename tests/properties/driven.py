@@ -1,0 +1,131 @@
+"""The core of a queue, driven by hand: a dict in place of a store, and a clock that moves when it is told to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.pushpop.commands import Moment, execute_all
+from holdfast.pushpop.config import QueueConfig
+from holdfast.pushpop.core import CONFIG, METADATA, Queue
+from holdfast.runtime.serialization import dump, load
+
+if TYPE_CHECKING:
+    from holdfast.pushpop.core import Steps
+
+Answer = dict[str, Any]
+Call = tuple[str, Any]
+Reply = TypeVar("Reply")
+
+MORNING = 1_800_000_000.0
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one turn asked of the store."""
+
+    keys_read: int = 0
+    bytes_read: int = 0
+    keys_written: int = 0
+    bytes_written: int = 0
+
+
+class DrivenQueue:
+    """Turns as the actor makes them, without the actor. Everything passes through JSON, as it would to a store."""
+
+    def __init__(self, name: str = "orders", **config: Any) -> None:
+        self.name = name
+        self.now = MORNING
+        self.store: dict[str, bytes] = {}
+        #: What the last turn cost, the queue's own metadata being in memory.
+        self.cost = Cost()
+        self._queue: Queue | None = None
+        self._lock_ids = (f"{number}-lock" for number in count(1))
+        if config:
+            self.call("SetConfig", config)
+
+    @property
+    def queue(self) -> Queue:
+        """The queue as it is in memory; read from the store when it is not."""
+        if self._queue is None:
+            metadata, config = self._read((METADATA, CONFIG))
+            self._queue = self._drive(Queue.restore(self.name, QueueConfig.stored(config), metadata))
+        return self._queue
+
+    def call(self, method: str, data: Any = None) -> Answer:
+        """One call in one turn."""
+        [answer] = self.turn((method, data))
+        return answer
+
+    def turn(self, *calls: Call, saved: bool = True) -> list[Answer]:
+        """Some calls in one turn. One that is not saved has changed nothing, and memory is thrown away."""
+        queue = self.queue
+        self.cost = Cost()
+        moment = Moment(self.now, lambda: next(self._lock_ids), set())
+        queue.expire(self.now)
+        queue.sweep()
+        answers: list[Answer] = load(dump(self._drive(execute_all(queue, moment, calls))))
+        changes = {key: None if value is None else dump(value) for key, value in queue.changes().items()}
+        if saved:
+            self._write(changes)
+        else:
+            self.restart()
+        return answers
+
+    # What tests ask most
+
+    def push(self, *items: Any, priority: int = 0) -> list[str]:
+        """Answers the ids."""
+        ids: list[str] = self.call("Push", {"items": [{"item": item, "priority": priority} for item in items]})["ids"]
+        return ids
+
+    def pop(self, count: int = 1) -> list[Any]:
+        """Answers the payloads."""
+        items: list[Any] = self.call("Pop", {"count": count})["items"]
+        return items
+
+    def lock(self, count: int = 1, ttl_seconds: int = 30) -> Answer:
+        return self.call("PopWithAck", {"count": count, "ttl_seconds": ttl_seconds})
+
+    def waiting(self) -> list[Any]:
+        """The payloads of up to 100 that wait, in order."""
+        items: list[Any] = self.call("Peek", {"count": 100})["items"]
+        return items
+
+    # What happens to it
+
+    def restart(self) -> None:
+        """Memory is gone; what was saved is not."""
+        self._queue = None
+
+    def pass_time(self, seconds: float) -> None:
+        """Below zero too: a clock may be set back."""
+        self.now += seconds
+
+    def value(self, key: str) -> Any:
+        """What the store holds under a key."""
+        return load(self.store[key]) if key in self.store else None
+
+    def _drive(self, steps: Steps[Reply]) -> Reply:
+        values: list[Any] | None = None
+        try:
+            while True:
+                values = self._read(next(steps) if values is None else steps.send(values))
+        except StopIteration as ended:
+            reply: Reply = ended.value
+            return reply
+
+    def _read(self, keys: tuple[str, ...]) -> list[Any]:
+        self.cost.keys_read += len(keys)
+        self.cost.bytes_read += sum(len(self.store.get(key, b"")) for key in keys)
+        return [self.value(key) for key in keys]
+
+    def _write(self, changes: dict[str, bytes | None]) -> None:
+        for key, value in changes.items():
+            self.cost.keys_written += 1
+            if value is None:
+                self.store.pop(key, None)
+            else:
+                self.cost.bytes_written += len(value)
+                self.store[key] = value

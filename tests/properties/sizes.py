@@ -1,0 +1,32 @@
+"""Bounds made small, so that a short run meets them all: full segments, purges in several turns, forgotten locks."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from holdfast.pushpop import core, holdings, index, lanes
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+
+@contextmanager
+def small(random: random.Random) -> Iterator[None]:
+    """Sizes from the generator; now and then those that are in use."""
+    if random.random() < 0.2:
+        yield
+        return
+    with ExitStack() as patches:
+        for module, name, values in (
+            (lanes, "SEGMENT_ITEMS", (1, 2, 3, 7)),
+            (lanes, "SEGMENT_BYTES", (1, 200, 500)),
+            (core, "SWEEP_AT_ONCE", (1, 2, 5)),
+            (holdings, "INLINE_BYTES", (0, 100, 1000)),
+            (holdings, "EXPIRED_REMEMBERED", (1, 3, 100)),
+            (index, "PAGE", (1, 2)),
+        ):
+            patches.enter_context(patch.object(module, name, random.choice(values)))
+        yield

@@ -1,0 +1,142 @@
+"""Dead letters: when an item becomes one, and how it travels without being lost or doubled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from properties.driven import DrivenQueue
+
+
+def deliver(source: DrivenQueue, target: DrivenQueue) -> list[dict[str, Any]]:
+    """Takes every parcel to its queue, as the actor does. Answers them."""
+    parcels = []
+    sent = None
+    while parcel := source.call("Transferred", sent)["next"]:
+        assert parcel["target"] == target.name
+        assert target.call("Receive", parcel) == {"success": True, "taken": True}
+        sent = {"number": parcel["number"]}
+        parcels.append(parcel)
+    return parcels
+
+
+@pytest.mark.parametrize("how", ["abandoned", "expired"])
+@pytest.mark.parametrize("most", [1, 2, 10])
+def test_exactly_max_deliveries_then_a_dead_letter(how: str, most: int) -> None:
+    queue, dead = DrivenQueue(max_deliveries=most), DrivenQueue("orders-deadletter")
+    [item_id] = queue.push({"id": 1}, priority=3)
+    for delivery in range(1, most + 1):
+        locked = queue.lock()
+        assert locked["messages"][0]["delivery_count"] == delivery
+        queue.restart()
+        if how == "abandoned":
+            queue.call("Abandon", {"lock_id": locked["lock_id"], "error": f"failure {delivery}"})
+        else:
+            queue.pass_time(30)
+    assert queue.lock()["items"] == []
+    deliver(queue, dead)
+    answer = dead.call("Pop")
+    assert answer["items"] == [{"id": 1}]
+    [message] = answer["messages"]
+    assert message["priority"] == 3
+    letter = message["dead_letter"]
+    assert (letter["original_queue"], letter["original_partition"], letter["original_id"]) == ("orders", 0, item_id)
+    assert (letter["reason"], letter["attempts"]) == ("max_deliveries", most)
+    assert letter["last_error"] == (f"failure {most}" if how == "abandoned" else None)
+
+
+@pytest.mark.parametrize(("asked", "reason"), [({}, "rejected"), ({"reason": "no such customer"}, "no such customer")])
+def test_a_consumer_may_reject_at_once(asked: dict[str, str], reason: str) -> None:
+    queue, dead = DrivenQueue(), DrivenQueue("orders-deadletter")
+    queue.push("a", "b", "c")
+    locked = queue.lock(2)
+    answer = queue.call("DeadLetter", {"lock_id": locked["lock_id"], **asked})
+    assert (answer["success"], answer["items_acknowledged"]) == (True, 2)
+    assert queue.waiting() == ["c"]
+    deliver(queue, dead)
+    letters = dead.call("Pop", {"count": 10})
+    assert letters["items"] == ["a", "b"]
+    assert {message["dead_letter"]["reason"] for message in letters["messages"]} == {reason}
+
+
+def test_of_one_lock_only_those_go_that_were_delivered_too_often() -> None:
+    queue, dead = DrivenQueue(max_deliveries=2), DrivenQueue("orders-deadletter")
+    queue.push("old")
+    queue.call("Abandon", {"lock_id": queue.lock()["lock_id"]})
+    queue.push("young")
+    queue.call("Abandon", {"lock_id": queue.lock(2)["lock_id"]})
+    assert queue.waiting() == ["young"]
+    deliver(queue, dead)
+    assert dead.waiting() == ["old"]
+
+
+def test_a_plain_pop_never_makes_a_dead_letter() -> None:
+    queue = DrivenQueue(max_deliveries=1)
+    queue.push("x")
+    assert queue.pop() == ["x"]
+    assert queue.call("Transferred")["next"] is None
+
+
+def test_what_was_sent_twice_is_taken_once() -> None:
+    queue, dead = DrivenQueue(), DrivenQueue("orders-deadletter")
+    queue.push("x")
+    queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
+    parcel = queue.call("Transferred")["next"]
+    queue.restart()
+    assert queue.call("Transferred")["next"] == parcel, "until the other queue has it"
+    assert dead.call("Receive", parcel)["taken"]
+    dead.restart()
+    assert not dead.call("Receive", parcel)["taken"]
+    for _ in range(2):
+        assert queue.call("Transferred", {"number": parcel["number"]})["next"] is None
+    assert dead.waiting() == ["x"]
+
+
+def test_a_parcel_goes_where_it_was_meant_to_go_when_it_was_made() -> None:
+    queue = DrivenQueue(max_locks=2)
+    queue.push("x", "y")
+    first, second = queue.lock()["lock_id"], queue.lock()["lock_id"]
+    queue.call("DeadLetter", {"lock_id": first})
+    queue.call("SetConfig", {"dead_letter_queue": "elsewhere"})
+    queue.call("DeadLetter", {"lock_id": second})
+    queue.restart()
+    parcel = queue.call("Transferred")["next"]
+    assert parcel["target"] == "orders-deadletter"
+    assert queue.call("Transferred", {"number": parcel["number"]})["next"]["target"] == "elsewhere"
+
+
+def test_a_dead_letter_on_its_way_is_neither_here_nor_lost() -> None:
+    queue = DrivenQueue()
+    queue.push("x", "y")
+    queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
+    assert queue.waiting() == ["y"]
+    assert queue.pop() == ["y"]
+    queue.call("Purge")
+    queue.restart()
+    parcel = queue.call("Transferred")["next"]
+    assert [entry["stored"]["item"] for entry in parcel["items"]] == ['"x"']
+    queue.call("Transferred", {"number": parcel["number"]})
+    assert set(queue.store) <= {"metadata", "config"}
+
+
+def test_a_dead_letter_queue_has_none_of_its_own() -> None:
+    dead = DrivenQueue("orders-deadletter", max_deliveries=1)
+    dead.push("x")
+    locked = dead.lock()
+    answer = dead.call("DeadLetter", {"lock_id": locked["lock_id"]})
+    assert (answer["success"], answer["error_code"]) == (False, "INVALID_REQUEST")
+    dead.call("Abandon", {"lock_id": locked["lock_id"]})
+    assert dead.lock()["messages"][0]["delivery_count"] == 2
+
+
+def test_fewer_deliveries_than_an_item_already_had_end_with_its_next_return() -> None:
+    queue, dead = DrivenQueue(), DrivenQueue("orders-deadletter")
+    queue.push("x")
+    for _ in range(3):
+        queue.call("Abandon", {"lock_id": queue.lock()["lock_id"]})
+    queue.call("SetConfig", {"max_deliveries": 2})
+    assert queue.waiting() == ["x"]
+    queue.call("Abandon", {"lock_id": queue.lock()["lock_id"]})
+    deliver(queue, dead)
+    assert dead.waiting() == ["x"]

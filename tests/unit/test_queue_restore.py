@@ -1,0 +1,66 @@
+"""A queue that is read from the store is the queue that was in memory, after whatever was done to it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from properties.driven import DrivenQueue
+from properties.operations import Operations
+from properties.sizes import small
+
+
+def seen(queue: DrivenQueue) -> list[Any]:
+    """All that can be seen of it without changing it."""
+    in_flight = sorted(queue.call("InFlight")["locks"], key=str)
+    stats = queue.call("Stats")
+    stats["locks"].sort(key=str)
+    return [stats, in_flight, queue.call("Peek", {"count": 100}), queue.call("Transferred")]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_restart_changes_nothing(seed: int) -> None:
+    generator = random.Random(seed)
+    with small(generator):
+        queue, make = DrivenQueue(), Operations(generator)
+        locks: list[str] = []
+        for _ in range(150):
+            operation = make.next(locks[-4:])
+            answer = queue.call(operation.method, operation.data)
+            if "lock_id" in answer:
+                locks.append(answer["lock_id"])
+            queue.pass_time(generator.choice((0, 0, 1, 20)))
+            before = seen(queue)
+            queue.restart()
+            assert seen(queue) == before, f"after {operation}"
+
+
+def test_a_turn_that_is_not_saved_has_not_happened() -> None:
+    queue = DrivenQueue(max_locks=3)
+    queue.push("a", "b", "c")
+    lock_id = queue.lock()["lock_id"]
+    before, stored = seen(queue), dict(queue.store)
+    for call in (
+        ("Push", {"item": "d"}),
+        ("Pop", None),
+        ("PopWithAck", {"count": 2}),
+        ("Acknowledge", {"lock_id": lock_id}),
+        ("Abandon", {"lock_id": lock_id}),
+        ("DeadLetter", {"lock_id": lock_id}),
+        ("ExtendLock", {"lock_id": lock_id}),
+        ("Purge", None),
+        ("SetConfig", {"max_locks": 9}),
+    ):
+        queue.turn(call, saved=False)
+        assert (seen(queue), queue.store) == (before, stored), call
+
+
+def test_a_turn_that_changes_nothing_writes_nothing() -> None:
+    queue = DrivenQueue()
+    queue.push("a", "b")
+    queue.lock()
+    for method in ("Pop", "PopWithAck", "Peek", "InFlight", "Stats", "GetConfig"):
+        queue.call(method)
+        assert queue.cost.keys_written == 0, method
