@@ -124,7 +124,9 @@ function drawLocks(locks) {
       el("summary", { class: "lock" }, el("code", {}, `${lock.lock_id_prefix}…`), many, until), items);
     return [el("li", {}, unfolded), (latest) => {
       live(until, new Date(latest.expires_at), "left");
-      many.textContent = count(latest.count, "item");
+      const shown = latest.messages.length;
+      // The server shows a part of what is large.
+      many.textContent = count(latest.count, "item") + (shown < latest.count ? `, ${number(shown)} shown` : "");
       keep(items, itemsOf(latest), itemKey, takenRow);
     }];
   });
