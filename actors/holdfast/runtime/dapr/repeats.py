@@ -11,7 +11,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import Unavailable
+from holdfast.errors import ActorMoved
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -47,8 +47,9 @@ class Repeats:
         while (first := self._running.get(call)) is not None:
             try:
                 return await asyncio.shield(first)
-            except Unavailable:
-                # It changed nothing, and can be tried again.
+            except ActorMoved:
+                # It was kept from the state while actors moved, and can be tried again. Of other failures nobody
+                # knows whether they came before or after the save: they are the answer to both.
                 continue
         if call in self._unheard:
             return self._unheard[call].result
