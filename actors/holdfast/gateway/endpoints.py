@@ -143,7 +143,8 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["type"] == "http":
-            app = self._by_root.get(scope["path"].split("/", 2)[1], app)
+            # By hand: "OPTIONS *" has a path without any slash.
+            app = self._by_root.get(scope["path"].partition("/")[2].partition("/")[0], app)
         await app(scope, receive, send)
 
 

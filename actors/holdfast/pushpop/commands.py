@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, QueueLocked
 from holdfast.pushpop import replies, requests
-from holdfast.pushpop.core import MAX_POP_BYTES
+from holdfast.pushpop.core import MAX_POP_BYTES, MAX_TTL
 from holdfast.pushpop.items import Item
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def _abandon(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 def _extend_lock(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.ExtendLock.parse(data)
     yield from ()
-    expires_at = queue.extend(moment.now, request.lock_id, request.additional_ttl_seconds)
+    # What is added to a time has to be a number that can be one.
+    additional = min(request.additional_ttl_seconds, MAX_TTL)
+    expires_at = queue.extend(moment.now, request.lock_id, additional)
     return {"success": True, "lock_expires_at": expires_at}
 
 
