@@ -9,6 +9,9 @@ from holdfast.errors import InvalidRequest
 MAX_ID_LENGTH = 255
 DEAD_LETTER_SUFFIX = "-deadletter"
 
+#: As JSON Schema has it, where names are described.
+ID_PATTERN = r"^[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*$"
+
 _ID = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*\Z")
 _ACTOR_ID = re.compile(r"[A-Za-z0-9\-_:@][A-Za-z0-9\-_.:@]*\Z")
 _STATE_KEY = re.compile(r"[A-Za-z0-9\-_.:@]+\Z")

@@ -137,6 +137,14 @@ _ALWAYS: tuple[type[errors.HoldfastError], ...] = (
     errors.TooLarge,
     errors.Unavailable,
 )
+_HEADERS: dict[type[errors.HoldfastError], dict[str, Any]] = {
+    errors.MethodNotAllowed: {
+        "Allow": {"description": "The methods there are.", "required": True, "schema": {"type": "string"}}
+    },
+    errors.Unavailable: {
+        "Retry-After": {"description": "In seconds.", "required": True, "schema": {"type": "integer", "minimum": 0}}
+    },
+}
 _LOCK_ERRORS = (errors.InvalidLockId, errors.LockNotFound, errors.LockExpired)
 
 
@@ -157,6 +165,8 @@ def _document(
             shown["lock_expires_at"] = 1709139245.123
         entry = responses.setdefault(str(refusal.status), _described(str(refusal.__doc__), ErrorAnswer, {}))
         entry["content"]["application/json"]["examples"][refusal.code] = {"value": shown}
+        if refusal in _HEADERS:
+            entry["headers"] = _HEADERS[refusal]
     document: dict[str, Any] = {"tags": ["queues"], "summary": summary, "responses": responses}
     if query is not None:
         document["parameters"] = _parameters(query)
@@ -258,7 +268,17 @@ SET_CONFIG = _document(
 def pop(query: type[BaseModel]) -> dict[str, Any]:
     locked = _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E", "lock_expires_at": 1709139275.0}
     summary = "Take the first items: lowest priority number first, first in first out"
-    return _document(summary, PopAnswer, locked, errors.QueueLocked, query=query)
+    document = _document(summary, PopAnswer, locked, errors.QueueLocked, query=query)
+    # What can be done with the lock that it gives.
+    document["responses"]["200"]["links"] = {
+        call: {
+            "operationId": f"post_queue_{call}",
+            "parameters": {"queue": "$request.path.queue"},
+            "requestBody": {"lock_id": "$response.body#/lock_id"},
+        }
+        for call in ("acknowledge", "abandon", "extend_lock", "dead_letter")
+    }
+    return document
 
 
 def peek(query: type[BaseModel]) -> dict[str, Any]:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from holdfast.identity import ID_PATTERN, MAX_ID_LENGTH
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from holdfast.gateway.endpoints import Endpoint, Endpoints
 
 _MODELS = "#/components/schemas/{model}"
+_ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": ID_PATTERN}
 
 
 def install(app: FastAPI, endpoints: Endpoints) -> None:
@@ -36,7 +39,7 @@ def _describe(app: FastAPI, endpoints: Endpoints) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = _resolved(endpoint.document, models)
     path = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1, "maxLength": 255}}
+        {"name": name, "in": "path", "required": True, "schema": _ID, "example": "orders"}
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
     words = re.sub(r"{\w+}", "", endpoint.path)

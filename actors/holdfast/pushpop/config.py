@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import InvalidRequest
-from holdfast.identity import check_queue_id
+from holdfast.identity import ID_PATTERN, MAX_ID_LENGTH, check_queue_id
 from holdfast.pushpop.requests import explain
 
 
@@ -21,7 +21,12 @@ class QueueConfig(BaseModel):
         int, Field(ge=1, le=1_000_000, description="Deliveries before an item becomes a dead letter.")
     ] = 10
     dead_letter_queue: Annotated[
-        str | None, Field(description="Where dead letters go; null means the queue's own, QUEUE-deadletter.")
+        str | None,
+        Field(
+            description="Where dead letters go; null means the queue's own, QUEUE-deadletter.",
+            # Said, not checked here: how a name is refused is the same everywhere.
+            json_schema_extra={"pattern": ID_PATTERN, "maxLength": MAX_ID_LENGTH},
+        ),
     ] = None
 
     def changed(self, changes: dict[str, Any]) -> QueueConfig:
