@@ -404,9 +404,9 @@ class Queue:
     def _forget(self, places: Iterable[Place]) -> None:
         """These items are done with: segments in which nothing is wanted any more are deleted."""
         for priority, segment in {(place.priority, place.segment) for place in places}:
+            self._dirty = True
             if not self._wanted(priority, segment):
                 self._changed[segment_key(priority, segment)] = None
-        self._dirty = True
 
     def _wanted(self, priority: int, segment: int) -> bool:
         lane = self.lanes.get(priority)
