@@ -1,7 +1,7 @@
 # Needs Python 3.11 or later and make; everything else is found or made by the targets themselves.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench setup
+.PHONY: help run test check bench soak setup
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,6 +13,7 @@ help:
 	@echo 'make test   get what is missing, check the code, run all tests'
 	@echo 'make check  format, lint and types only'
 	@echo 'make bench  the benchmarks, as a table of ratios'
+	@echo 'make soak   a million random operations on queues, with faults and crashes'
 
 run: $(VENV)/.installed
 	@exec $(BIN)/python -m examples.shop
@@ -27,6 +28,9 @@ check: $(VENV)/.installed-dev
 
 bench: setup
 	@$(BIN)/python -m benchmarks
+
+soak: $(VENV)/.installed-dev
+	@PYTHONPATH=tests $(BIN)/python -m properties.soak
 
 setup: $(VENV)/.installed-dev
 	@$(BIN)/python -m holdfast.local ensure
