@@ -6,6 +6,7 @@ python -m examples.shop [OPTION OF holdfast serve]...
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -18,6 +19,9 @@ from holdfast.local import ChildProcess
 
 if TYPE_CHECKING:
     from holdfast.client import Message
+
+# A handler that fails is a part of the show, and need not fill the terminal.
+logging.getLogger("holdfast.client").setLevel(logging.ERROR)
 
 ORDERS, MAILS = "shop-orders", "shop-mails"
 GOODS = ["anchor", "bollard", "cleat", "fender", "halyard", "kedge", "lantern", "oar", "rope", "sextant"]

@@ -32,7 +32,11 @@ def from_settings_file(group: click.Group, path: Path = SETTINGS_FILE) -> dict[s
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from error
-    by_name = {key.replace("_", "-"): value for key, value in values.items()}
+    # As text, as an environment variable has it: click would make 1 of 1.5, and "true" of true.
+    by_name = {
+        key.replace("_", "-"): value if isinstance(value, bool | list | dict) else str(value)
+        for key, value in values.items()
+    }
     known: set[str] = set()
     defaults = _defaults(group, by_name, known)
     unknown = sorted(key for key in values if key.replace("_", "-") not in known)

@@ -28,7 +28,7 @@ class Client:
     means that nothing was sent; ``AnswerLost`` that it may have been done.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retries: int = 5) -> None:
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retries: int = 8) -> None:
         self._connection = Connection(url, token=token, timeout=timeout, retries=retries)
 
     def queue(self, name: str) -> Queue:

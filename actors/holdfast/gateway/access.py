@@ -22,6 +22,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", *page.FILES})
 # Where a Dapr SDK looks for its sidecar.
 _SIDECAR_API = "/v1.0/"
 _ELSEWHERE = frozenset({b"cross-site", b"same-site"})
+_OTHER_SITES = "Pages of other sites may not call this server."
 
 
 def is_loopback(address: str) -> bool:
@@ -50,12 +51,21 @@ class OwnSiteOnly:
         await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> str | None:
-        refusal = None
+        refusal = origin = host = None
         for name, value in scope["headers"]:
-            if name == b"sec-fetch-site" and value in _ELSEWHERE:
-                refusal = "Pages of other sites may not call this server."
-            elif name == b"host" and self._loopback_names and not _names_loopback(value):
-                refusal = "Without a token this server answers only to localhost and loopback addresses: set --token."
+            if name == b"host":
+                host = value
+                if self._loopback_names and not _names_loopback(value):
+                    refusal = (
+                        "Without a token this server answers only to localhost and loopback addresses: set --token."
+                    )
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site" and value in _ELSEWHERE:
+                refusal = _OTHER_SITES
+        # Browsers that do not say how a request came about still say from where.
+        if origin is not None and origin.partition(b"://")[2] != host:
+            refusal = _OTHER_SITES
         return None if scope["path"] in OPEN_PATHS else refusal
 
 
