@@ -175,7 +175,8 @@ async def test_children_end_with_us(tmp_path: Path, ending: signal.Signals) -> N
     await until_it_said(parent, "child ")
     pid = int(parent.logged().split()[1])
     os.kill(parent.pid, ending)
-    await parent.wait()
+    async with asyncio.timeout(30):
+        await parent.wait()
     await until(lambda: is_gone(pid), what="the child of the ended process ends")
 
 
