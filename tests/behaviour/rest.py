@@ -1,0 +1,190 @@
+"""Queues as any HTTP client sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from conformance.stack import CallFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from types import TracebackType
+
+    from conformance.served import ServedStack
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    text: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
+
+    def ok(self) -> Any:
+        """The body of an answer that is 200."""
+        assert self.status == 200, f"{self.status}: {self.text[:2000]!r}"
+        return self.body
+
+    def refused(self, status: int, error_code: str) -> dict[str, Any]:
+        """The body of a refusal: always flat, always with a sentence and a code."""
+        assert self.status == status, f"{self.status}: {self.text[:2000]!r}"
+        body: dict[str, Any] = self.body
+        assert self.headers["Content-Type"] == "application/json"
+        assert body["success"] is False
+        assert body["error_code"] == error_code
+        assert isinstance(body["message"], str)
+        assert body["message"]
+        assert "detail" not in body
+        assert not any(isinstance(value, dict | list) for value in body.values())
+        return body
+
+
+class Server:
+    """A stack's REST interface, for one test: its queue is named after it."""
+
+    def __init__(self, stack: ServedStack, name: str) -> None:
+        self.stack: Any = stack
+        self.name = name
+        self._session: aiohttp.ClientSession | None = None
+        self._background: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=90)
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    def begin(self, call: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Makes a call in the background; it ends with the test."""
+        task = asyncio.create_task(call)
+        self._background.append(task)
+        return task
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.stack.app_port}"
+
+    async def request(
+        self,
+        verb: str,
+        path: str,
+        body: bytes | Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """The path is sent as it is; a body is sent without a content type. CallFailed when there is no answer."""
+        assert self._session is not None
+        url = URL(f"{self.url}{path}", encoded=True)
+        if query:
+            url = url.update_query({name: _written(value) for name, value in query.items()})
+        skip = None if headers else ("Content-Type",)
+        try:
+            async with self._session.request(verb, url, data=body, headers=headers, skip_auto_headers=skip) as response:
+                return Answer(response.status, response.headers, await response.read())
+        except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+            raise CallFailed("UNREACHABLE", repr(error)) from error
+
+    def queue(self, suffix: str = "") -> Queue:
+        """A queue that belongs to this test."""
+        return Queue(self, self.name + (f"-{suffix}" if suffix else ""))
+
+
+class Queue:
+    """The calls of one queue."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.server = server
+        self.name = name
+
+    async def send(self, call: str, body: Any) -> Answer:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self.server.request("POST", f"/queue/{self.name}/{call}", data)
+
+    async def push(self, item: Any, **fields: Any) -> Answer:
+        return await self.send("push", {"item": item, **fields})
+
+    async def push_many(self, *items: Any, priority: int = 0) -> Answer:
+        return await self.send("push", {"items": [{"item": item, "priority": priority} for item in items]})
+
+    async def pop(self, **query: Any) -> Answer:
+        return await self.server.request("POST", f"/queue/{self.name}/pop", query=query)
+
+    async def lock(self, **query: Any) -> Any:
+        """What a pop under a lock gives, which must succeed."""
+        taken = (await self.pop(require_ack=True, **query)).ok()
+        assert taken["locked"] is True
+        return taken
+
+    async def acknowledge(self, lock_id: str) -> Answer:
+        return await self.send("acknowledge", {"lock_id": lock_id})
+
+    async def abandon(self, lock_id: str, **fields: Any) -> Answer:
+        return await self.send("abandon", {"lock_id": lock_id, **fields})
+
+    async def extend(self, lock_id: str, **fields: Any) -> Answer:
+        return await self.send("extend-lock", {"lock_id": lock_id, **fields})
+
+    async def dead_letter(self, lock_id: str, **fields: Any) -> Answer:
+        return await self.send("dead-letter", {"lock_id": lock_id, **fields})
+
+    async def stats(self) -> Any:
+        return (await self.get("")).ok()
+
+    async def peek(self, **query: Any) -> Any:
+        return (await self.get("/peek", **query)).ok()
+
+    async def in_flight(self) -> Any:
+        return (await self.get("/in-flight")).ok()["locks"]
+
+    async def purge(self) -> Answer:
+        return await self.server.request("DELETE", f"/queue/{self.name}/items")
+
+    async def config(self) -> Any:
+        return (await self.get("/config")).ok()
+
+    async def configure(self, **changes: Any) -> Answer:
+        return await self.server.request("PUT", f"/queue/{self.name}/config", json.dumps(changes).encode())
+
+    async def get(self, path: str, **query: Any) -> Answer:
+        return await self.server.request("GET", f"/queue/{self.name}{path}", query=query)
+
+    async def drain(self) -> list[Any]:
+        """Takes everything that waits, in order."""
+        taken: list[Any] = []
+        while items := (await self.pop(count=100)).ok()["items"]:
+            taken += items
+        return taken
+
+    async def stored(self) -> dict[str, Any]:
+        """What lies in the store's own table under this queue, past the server."""
+        stored: dict[str, Any] = await self.server.stack.stored("PushPopActor", self.name)
+        return stored
+
+    async def locked_in_store(self) -> bool:
+        """Whether the table shows a lock: looking there disturbs nobody."""
+        return "_active_lock" in (await self.stored())["metadata"]
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

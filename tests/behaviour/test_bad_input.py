@@ -1,0 +1,418 @@
+"""Whatever is sent, the answer is a refusal in one form, nothing is stored, and the server lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from behaviour.stacks import on_every_stack
+
+if TYPE_CHECKING:
+    from behaviour.rest import Answer, Server
+
+MEBIBYTE = 1024 * 1024
+
+NOT_TEXT: list[Any] = [None, 7, 1.5, True, [], {}, ["a"], {"a": 1}]
+NOT_A_COUNT: list[Any] = [None, "1", "", "abc", True, False, 1.0, 1.5, -1, 10**30, -(10**30), [], [1], {}, {"a": 1}]
+
+BODIES: dict[str, dict[str, list[Any]]] = {
+    "push": {
+        "priority": [*NOT_A_COUNT, 2**31],
+        "idempotency_key": [*NOT_TEXT[1:], "k" * 256, "a\u0000b"],
+        "items": [None, 7, "a", {}, [], [None], [7], ["a"], [[]], [{}], [{"priority": 1}], [{"item": 1, "x": 1}]],
+        "dedup_idd": ["x"],
+        "": ["an empty name"],
+        "__proto__": [{}],
+    },
+    "acknowledge": {"lock_id": [*NOT_TEXT, "", "l" * 256], "lock": ["x"]},
+    "abandon": {"lock_id": [*NOT_TEXT, "", "l" * 256], "error": [*NOT_TEXT[1:], "e" * 1025], "errors": ["x"]},
+    "extend-lock": {
+        "lock_id": [*NOT_TEXT, "", "l" * 256],
+        "additional_ttl_seconds": [*(value for value in NOT_A_COUNT if value != 10**30), 0],
+        "ttl_seconds": [30],
+    },
+    "dead-letter": {"lock_id": [*NOT_TEXT, "", "l" * 256], "reason": [*NOT_TEXT[1:], "r" * 1025], "error": ["x"]},
+    "config": {
+        "max_locks": [*NOT_A_COUNT, 0],
+        "max_deliveries": [*NOT_A_COUNT, 0],
+        "dead_letter_queue": [*NOT_TEXT[1:], "", "a/b", "a b", ".a", "a||b", "a@b", "ü", "q" * 256, "a\u0000", "a\n"],
+        "max_lock": [1],
+    },
+}
+VALID: dict[str, dict[str, Any]] = {
+    "push": {"item": 1},
+    "acknowledge": {"lock_id": "abc123def45"},
+    "abandon": {"lock_id": "abc123def45"},
+    "extend-lock": {"lock_id": "abc123def45"},
+    "dead-letter": {"lock_id": "abc123def45"},
+    "config": {},
+}
+
+NOT_A_NUMBER = [
+    "",
+    "abc",
+    "1,5",
+    "0x10",
+    "1_0",
+    "%201",
+    "1%20",
+    "true",
+    "null",
+    "[1]",
+    "nan",
+    "inf",
+    "%EF%BC%91",
+    "--1",
+    "1" * 5000,
+]
+NOT_AN_INTEGER = [*NOT_A_NUMBER, "1.0", "1.5", "1e1"]
+NOT_1_TO_100 = [*NOT_AN_INTEGER, "0", "-1", "101", "1" * 30]
+QUERIES: dict[tuple[str, str], dict[str, list[str]]] = {
+    ("POST", "/queue/{q}/pop"): {
+        "require_ack": ["", "1", "0", "yes", "on", "t", "null", "truee", "%00"],
+        "ttl_seconds": NOT_AN_INTEGER,
+        "count": NOT_1_TO_100,
+        "wait_seconds": [*NOT_A_NUMBER, "-1", "-0.1", "300.1", "1e9", "1e999"],
+        "cuont": ["1"],
+    },
+    ("GET", "/queue/{q}/peek"): {"count": NOT_1_TO_100, "wait_seconds": ["1"]},
+    ("GET", "/queues"): {"limit": NOT_1_TO_100, "cursor": ["c" * 256, "%ff"], "page": ["1"]},
+}
+
+NOT_JSON = [
+    b"",
+    b" \n",
+    b"{",
+    b'{"item": 1',
+    b'{"item": 1}}',
+    b'{"item": 1} {"item": 2}',
+    b'{"item": 1,}',
+    b"{'item': 1}",
+    b"{item: 1}",
+    b'{"item": NaN}',
+    b'{"item": Infinity}',
+    b'{"item": -Infinity}',
+    b'{"item": 1e400}',
+    b'{"items": [{"item": 1}, {"item": [{"a": -1e400}]}]}',
+    b'{"item": 01}',
+    b'{"item": .5}',
+    b'{"item": +1}',
+    b'{"item": 0x10}',
+    b'{"item": 1_000}',
+    b'{"item": "\\ud800"}',
+    b'{"item": "\\x41"}',
+    b'{"item": "a\nb"}',
+    b'{"item": "\xff"}',
+    b'\xef\xbb\xbf{"item": 1}',
+    '{"item": 1}'.encode("utf-16"),
+    b'{"item": undefined}',
+    b"/* a */ {}",
+    b"item=1",
+    b"<item>1</item>",
+    b"\x00",
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
+    b'{"item": ' + b"1" * 5000 + b"}",
+    b'{"item": ' + b"[" * 100_000,
+    b'{"item": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    b'{"item": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
+]
+NOT_AN_OBJECT = [b"null", b"true", b"1", b'"item"', b"[]", b'[{"item": 1}]']
+
+
+class Watch:
+    """Sees to it that requests change nothing."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._failures: list[str] = []
+        self._keys: set[str] = set()
+
+    async def __aenter__(self) -> Watch:
+        self._keys = await self._server.stack.stored_keys()
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            return
+        assert self._failures == []
+        (await self._server.request("GET", "/healthz")).ok()
+        new = await self._server.stack.stored_keys() - self._keys
+        # What lists the queues of other tests may just be at it.
+        assert {key for key in new if "||QueueIndexActor||" not in key} == set()
+
+    def refused(self, answer: Answer, what: object, status: int = 400, error_code: str = "INVALID_REQUEST") -> None:
+        try:
+            answer.refused(status, error_code)
+        except (AssertionError, ValueError, KeyError) as error:
+            self._failures.append(f"{str(what)[:200]}: {str(error).splitlines()[0]}")
+
+
+@pytest.mark.parametrize("call", BODIES)
+@on_every_stack
+async def test_fields_that_are_wrong(server: Server, call: str) -> None:
+    queue = server.queue()
+    verb = "PUT" if call == "config" else "POST"
+    path = f"/queue/{queue.name}/{call}"
+    async with Watch(server) as watch:
+        for name, values in BODIES[call].items():
+            for value in values:
+                body = VALID[call] | {name: value}
+                if name == "items":
+                    del body["item"]
+                watch.refused(await server.request(verb, path, json.dumps(body).encode()), {name: value})
+                if call == "push" and name != "items":
+                    many = {"items": [{"item": "good"}, body, {"item": "good"}]}
+                    watch.refused(await queue.send("push", many), ("many", {name: value}))
+
+
+@pytest.mark.parametrize("call", [call for call in BODIES if call != "config"])
+@on_every_stack
+async def test_fields_that_are_missing(server: Server, call: str) -> None:
+    queue = server.queue()
+    async with Watch(server) as watch:
+        for missing in VALID[call]:
+            body = {name: value for name, value in VALID[call].items() if name != missing}
+            watch.refused(await queue.send(call, body), f"without {missing}")
+            watch.refused(await queue.send(call, body | {missing.upper(): 1}), f"{missing} in capitals")
+
+
+@pytest.mark.parametrize("call", BODIES)
+@on_every_stack
+async def test_bodies_that_are_not_json_objects(server: Server, call: str) -> None:
+    verb = "PUT" if call == "config" else "POST"
+    async with Watch(server) as watch:
+        for body in (*NOT_JSON, *NOT_AN_OBJECT):
+            answer = await server.request(verb, f"/queue/{server.name}/{call}", body)
+            watch.refused(answer, body)
+
+
+@pytest.mark.parametrize(("verb", "path"), QUERIES)
+@on_every_stack
+async def test_queries_that_are_wrong(server: Server, verb: str, path: str) -> None:
+    async with Watch(server) as watch:
+        for name, values in QUERIES[verb, path].items():
+            for value in values:
+                query = f"{path.format(q=server.name)}?{name}={value}"
+                watch.refused(await server.request(verb, query), query)
+
+
+@on_every_stack
+async def test_a_body_may_be_100_levels_deep(server: Server) -> None:
+    queue = server.queue()
+    for opened, closed in (("[", "]"), ('{"a":', "}")):
+        for around, levels in (('{"item": %s}', 99), ('{"items": [{"item": %s}]}', 97)):
+            inner = "1" if opened != "[" else ""
+            item = opened * levels + inner + closed * levels
+            (await queue.send("push", (around % item).encode())).ok()
+            assert (await queue.pop()).ok()["items"] == [json.loads(item)]
+            deeper = opened * (levels + 1) + inner + closed * (levels + 1)
+            (await queue.send("push", (around % deeper).encode())).refused(400, "INVALID_REQUEST")
+    assert (await queue.stats())["count"] == 0
+
+
+IDS = [
+    "",
+    ".",
+    "..",
+    ".hidden",
+    "%2E%2E",
+    "a%2Fb",
+    "a%5Cb",
+    "a%7C%7Cb",
+    "a@b",
+    "a@1",
+    "a%20b",
+    "%20",
+    "a%00",
+    "a%0A",
+    "a%0D%0AX-Header:%201",
+    "%C3%BC",
+    "%FF",
+    "%",
+    "%zz",
+    "a+b",
+    "a?b".replace("?", "%3F"),
+    "a%23b",
+    "<script>".replace("<", "%3C").replace(">", "%3E"),
+    "'%20OR%201=1--",
+    "${jndi:x}".replace("{", "%7B").replace("}", "%7D"),
+    "%F0%9F%A6%80",
+    "%E2%80%AE",
+    "q" * 256,
+    "q" * 5000,
+]
+
+
+@on_every_stack
+async def test_names_that_are_not_names_of_queues(server: Server) -> None:
+    calls = [
+        ("POST", "push", b'{"item": 1}'),
+        ("POST", "pop", None),
+        ("GET", "config", None),
+        ("DELETE", "items", None),
+    ]
+    calls += [
+        ("PUT", "config", b'{"max_locks": 2}'),
+        ("POST", "acknowledge", b'{"lock_id": "x"}'),
+        ("GET", "peek", None),
+    ]
+    async with Watch(server) as watch:
+        for name in IDS:
+            for verb, call, body in calls:
+                answer = await server.request(verb, f"/queue/{name}/{call}", body)
+                # Some of them are not one segment of a path.
+                status, code = (404, "NOT_FOUND") if answer.status == 404 else (400, "INVALID_REQUEST")
+                watch.refused(answer, (verb, name, call), status, code)
+            answer = await server.request("GET", f"/queue/{name}")
+            watch.refused(answer, name, *((404, "NOT_FOUND") if answer.status == 404 else (400, "INVALID_REQUEST")))
+
+
+@on_every_stack
+async def test_names_that_are_names_of_queues(server: Server) -> None:
+    for name in (
+        "a",
+        "-",
+        "_",
+        ":",
+        "--help",
+        "a.b",
+        "a..b",
+        "a:b-c_d.e",
+        "0",
+        "null",
+        "q" * 255,
+        "push",
+        "pop",
+        "items",
+    ):
+        path = f"/queue/{name}"
+        (await server.request("POST", f"{path}/push", b'{"item": "here"}')).ok()
+        assert (await server.request("POST", f"{path}/pop")).ok()["items"] == ["here"]
+        assert (await server.request("GET", path)).ok()["queue"] == name
+        # The same name, otherwise written.
+        assert (await server.request("GET", f"/queue/{''.join(f'%{ord(c):02X}' for c in name)}")).ok()["queue"] == name
+
+
+@on_every_stack
+async def test_methods_that_a_path_does_not_take(server: Server) -> None:
+    queue = f"/queue/{server.name}"
+    takes = {
+        **{
+            f"{queue}/{call}": {"POST"}
+            for call in ("push", "pop", "acknowledge", "abandon", "extend-lock", "dead-letter")
+        },
+        **{f"{queue}/{call}": {"GET"} for call in ("peek", "in-flight")},
+        queue: {"GET"},
+        f"{queue}/items": {"DELETE"},
+        f"{queue}/config": {"GET", "PUT"},
+        "/queues": {"GET"},
+    }
+    async with Watch(server) as watch:
+        for path, methods in takes.items():
+            for verb in {"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"} - methods:
+                answer = await server.request(verb, path, b'{"item": 1, "lock_id": "x"}')
+                watch.refused(answer, (verb, path), 405, "METHOD_NOT_ALLOWED")
+                assert set(answer.headers["Allow"].split(", ")) == methods
+            head = await server.request("HEAD", path)
+            assert (head.status, head.text) == (405, b"")
+
+
+@on_every_stack
+async def test_paths_that_are_not_there(server: Server) -> None:
+    queue = f"/queue/{server.name}"
+    paths = [
+        "/queue",
+        f"{queue}/",
+        f"{queue}/pop/",
+        f"{queue}/pops",
+        f"{queue}/pop/x",
+        "/Queue/a/pop",
+        "/queue/a/../b/pop",
+    ]
+    paths += [f"/{queue}/pop", "/queues/", "/queues/a", "/nothing", "//", "/v1/queue/a/pop", "/.env"]
+    async with Watch(server) as watch:
+        for path in paths:
+            for verb in ("GET", "POST", "DELETE"):
+                answer = await server.request(verb, path, b'{"item": 1}' if verb == "POST" else None)
+                watch.refused(answer, (verb, path), 404, "NOT_FOUND")
+
+
+@on_every_stack
+async def test_a_request_of_more_than_16_mebibytes(server: Server) -> None:
+    async def in_pieces(size: int) -> Any:
+        yield b'{"item": "'
+        for _ in range(size // 65_536):
+            yield b"x" * 65_536
+        yield b'"}'
+
+    body = b'{"items": [' + b",".join([b'{"item": "%s"}' % (b"x" * (MEBIBYTE - 100))] * 17) + b"]}"
+    async with Watch(server) as watch:
+        for call in ("push", "acknowledge", "config"):
+            verb, path = "PUT" if call == "config" else "POST", f"/queue/{server.name}/{call}"
+            watch.refused(await server.request(verb, path, body), f"{call} at once", 413, "TOO_LARGE")
+            answer = await server.request(verb, path, in_pieces(17 * MEBIBYTE))
+            watch.refused(answer, f"{call} in pieces", 413, "TOO_LARGE")
+        answer = await server.request("POST", f"/queue/{server.name}/push", in_pieces(2 * MEBIBYTE))
+        watch.refused(answer, "an item in pieces", 413, "TOO_LARGE")
+
+
+def _raw(head: bytes, *headers: bytes, body: bytes = b"") -> bytes:
+    return b"\r\n".join([head, b"Host: localhost", *headers, b"", body])
+
+
+PUSH = b"POST /queue/%(q)s/push HTTP/1.1"
+IN_PIECES = b"Transfer-Encoding: chunked"
+UPGRADE = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: AAAA")
+RAW = {
+    "not HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    "an asterisk": _raw(b"OPTIONS * HTTP/1.1"),
+    "an absolute path": _raw(b"POST http://localhost/queue/%(q)s/push HTTP/1.1", b"Content-Length: 2", body=b"{}"),
+    "no slash": _raw(b"POST queue/%(q)s/push HTTP/1.1", b"Content-Length: 2", body=b"{}"),
+    "no host": PUSH + b"\r\nContent-Length: 2\r\n\r\n{}",
+    "another host": PUSH + b'\r\nHost: example.com\r\nContent-Length: 11\r\n\r\n{"item": 1}',
+    "a length that is not one": _raw(PUSH, b"Content-Length: x", body=b"{}"),
+    "a negative length": _raw(PUSH, b"Content-Length: -1", body=b"{}"),
+    "two lengths": _raw(PUSH, b"Content-Length: 2", b"Content-Length: 11", body=b'{"item": 1}'),
+    "a length and pieces": _raw(PUSH, b"Content-Length: 2", IN_PIECES, body=b'b\r\n{"item": 1}\r\n0\r\n\r\n'),
+    "pieces that are none": _raw(PUSH, IN_PIECES, body=b"zz\r\n{}"),
+    "a body that ends early": _raw(PUSH, b"Content-Length: 99", body=b'{"item": 1}'),
+    "a header without end": PUSH + b"\r\nX: " + b"x" * 200_000,
+    "a path without end": _raw(b"GET /queue/" + b"x" * 200_000 + b" HTTP/1.1"),
+    "an upgrade": _raw(b"GET /queue/%(q)s/nothing HTTP/1.1", *UPGRADE),
+    "bytes in the query": _raw(b"POST /queue/%(q)s/pop?count=\xff HTTP/1.1"),
+    "bytes in the path": _raw(b"POST /queue/\xff/pop HTTP/1.1"),
+}
+
+
+@on_every_stack
+async def test_what_is_hardly_http(server: Server) -> None:
+    """These may be answered or cut off, but the server is not hurt by them."""
+    async with Watch(server):
+        for name, sent in RAW.items():
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.stack.app_port)
+            writer.write(sent.replace(b"%(q)s", server.name.encode()))
+            writer.write_eof()
+            try:
+                async with asyncio.timeout(20):
+                    received = await reader.read()
+            except ConnectionError:
+                received = b""
+            finally:
+                writer.close()
+            assert not received.startswith((b"HTTP/1.1 5", b"HTTP/1.1 2")), f"{name}: {received[:500]!r}"
+
+
+@on_every_stack
+async def test_faults_are_not_told(server: Server) -> None:
+    """What is sent to provoke does not come back in an answer that shows code, paths or memory."""
+    for body in NOT_JSON:
+        answer = await server.request("POST", f"/queue/{server.name}/push", body)
+        for secret in (b"Traceback", b".py", b"site-packages", b"holdfast.", b"0x7f"):
+            assert secret not in answer.text
+        assert len(answer.text) < 1000
+    answer = await server.request("POST", f"/queue/{quote('<b>' * 50)}/push", b"{}")
+    assert b"<b>" not in answer.text

@@ -1,0 +1,78 @@
+"""``/openapi.json`` says what is so: every answer to anything that is sent is one that it describes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from behaviour import waits
+from behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
+
+if TYPE_CHECKING:
+    from behaviour.rest import Server
+
+SEED = 20260228
+#: For each call and each way of making them up: half a minute to a minute.
+EXAMPLES = 30
+
+
+@on_stacks(EMBEDDED)
+async def test_no_answer_is_a_fault_or_undocumented(server: Server) -> None:
+    program = await asyncio.create_subprocess_exec(
+        *(Path(sys.executable).with_name("schemathesis"), "run", f"{server.url}/openapi.json"),
+        *("--seed", str(SEED), "--max-examples", str(EXAMPLES), "--no-color", "--warnings", "off"),
+        # A request that is valid in itself is refused for the state of a queue: it is locked, or has no such lock.
+        *("--exclude-checks", "positive_data_acceptance"),
+        cwd=server.stack.folder,
+        env={**os.environ, "PYTHONPATH": str(Path(waits.__file__).parents[1]), "SCHEMATHESIS_HOOKS": waits.__name__},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await program.communicate()
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+    assert program.returncode == 0, output.decode()
+
+
+@on_every_stack
+async def test_every_call_is_described_with_an_example_of_each_answer(server: Server) -> None:
+    document = (await server.request("GET", "/openapi.json")).ok()
+    described = {
+        f"{verb.upper()} {path}": operation
+        for path, operations in document["paths"].items()
+        for verb, operation in operations.items()
+        if path.startswith("/queue")
+    }
+    queue = "/queue/{queue}"
+    assert described.keys() >= {
+        *(f"POST {queue}/{call}" for call in ("push", "pop", "acknowledge", "abandon", "extend-lock", "dead-letter")),
+        *(f"GET {queue}{view}" for view in ("", "/peek", "/in-flight", "/config")),
+        *(f"PUT {queue}/config", f"DELETE {queue}/items", "GET /queues"),
+    }
+    for name, operation in described.items():
+        assert operation["responses"].keys() >= {"200", "400", "405", "413", "503"}, name
+        for status, answer in operation["responses"].items():
+            examples = answer["content"]["application/json"]["examples"]
+            assert examples, (name, status)
+            if status != "200":
+                assert all(_is_flat(example["value"]) for example in examples.values())
+        if "requestBody" in operation:
+            assert "example" in operation["requestBody"]["content"]["application/json"]
+    assert "423" in described[f"POST {queue}/pop"]["responses"]
+    for call in ("acknowledge", "abandon", "extend-lock", "dead-letter"):
+        responses = described[f"POST {queue}/{call}"]["responses"]
+        assert responses.keys() >= {"404", "410"}
+        assert responses["400"]["content"]["application/json"]["examples"].keys() >= {
+            "INVALID_REQUEST",
+            "INVALID_LOCK_ID",
+        }
+
+
+def _is_flat(body: dict[str, Any]) -> bool:
+    return body.keys() >= {"success", "message", "error_code"} and body["success"] is False
