@@ -146,18 +146,19 @@ async def test_the_rest_of_the_methods(server: Server) -> None:
 @on_stacks(*ALL)
 async def test_what_is_not_valid_is_refused_and_nothing_is_stored(server: Server) -> None:
     deep = json.loads("[" * 150 + "]" * 150)
-    wrong: list[tuple[str, Any]] = [
-        *(("Push", data) for data in ({}, None, 7, "text", [], {"item": 1, "priority": "0"}, {"items": []})),
-        *(("Push", data) for data in ({"item": 1, "priority": True}, {"item": 1, "prio": 1}, {"item": deep})),
-        *(("Pop", data) for data in ({"count": 0}, {"count": "1"}, {"count": 101}, {"count": True}, [])),
-        *(("PopWithAck", data) for data in ({"ttl_seconds": "30"}, {"ttl_seconds": 1.5}, {"ttl_seconds": None})),
-        *(("Acknowledge", data) for data in ({"lock_id": 1}, {"lock_id": ""}, [], "abc")),
-        *(("ExtendLock", data) for data in ({"lock_id": "a", "additional_ttl_seconds": 0}, {"lock_id": None})),
-        *(("SetConfig", data) for data in ({"max_locks": 0}, {"colour": 1}, [], None)),
-    ]
+    wrong: dict[str, list[Any]] = {
+        "Push": [{}, None, 7, "text", [], {"items": []}, {"item": 1, "priority": "0"}, {"item": 1, "priority": True}],
+        "Pop": [{"count": 0}, {"count": "1"}, {"count": 101}, {"count": True}, []],
+        "PopWithAck": [{"ttl_seconds": "30"}, {"ttl_seconds": 1.5}, {"ttl_seconds": None}],
+        "Acknowledge": [{"lock_id": 1}, {"lock_id": ""}, [], "abc"],
+        "ExtendLock": [{"lock_id": "a", "additional_ttl_seconds": 0}, {"lock_id": None}],
+        "SetConfig": [{"max_locks": 0}, {"colour": 1}, [], None],
+    }
+    wrong["Push"] += [{"item": 1, "prio": 1}, {"item": deep}]
     async with proxied(server) as call:
-        for method, data in wrong:
-            refused(await call(method, data), "INVALID_REQUEST")
+        for method, requests in wrong.items():
+            for request in requests:
+                refused(await call(method, request), "INVALID_REQUEST")
         refused(await call("Push", {"item": "x" * 1_100_000}), "TOO_LARGE")
     assert await server.queue().stored() == {}
 

@@ -24,7 +24,8 @@ async def storm(server: Server, kill: Callable[[], Awaitable[None]], start: Call
     (await queue.configure(max_locks=CONSUMERS + 2, max_deliveries=1000)).ok()
     producers = [Producer(queue, ledger, number, priority=number % 3) for number in range(PRODUCERS)]
     consumers = [Consumer(queue, ledger, wait_seconds=number % 2) for number in range(CONSUMERS)]
-    callers = [server.begin(caller.run()) for caller in (*producers, *consumers)]
+    callers = [server.begin(producer.run()) for producer in producers]
+    callers += [server.begin(consumer.run()) for consumer in consumers]
     for _ in range(ROUNDS):
         await eventually(_progress(producers, consumers), within=60)
         await kill()

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from behaviour import waits
+from behaviour import steering
+from behaviour.rest import Queue
 from behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
 
 if TYPE_CHECKING:
@@ -21,13 +22,17 @@ EXAMPLES = 30
 
 @on_stacks(EMBEDDED)
 async def test_no_answer_is_a_fault_or_undocumented(server: Server) -> None:
+    for name in (steering.FULL, steering.LOCKED):
+        (await Queue(server, name).push_many(*range(500))).ok()
+    await Queue(server, steering.LOCKED).lock(ttl_seconds=300)
+    hooks = {"PYTHONPATH": str(Path(steering.__file__).parents[1]), "SCHEMATHESIS_HOOKS": steering.__name__}
     program = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).with_name("schemathesis"), "run", f"{server.url}/openapi.json"),
         *("--seed", str(SEED), "--max-examples", str(EXAMPLES), "--no-color", "--warnings", "off"),
         # A request that is valid in itself is refused for the state of a queue: it is locked, or has no such lock.
         *("--exclude-checks", "positive_data_acceptance"),
         cwd=server.stack.folder,
-        env={**os.environ, "PYTHONPATH": str(Path(waits.__file__).parents[1]), "SCHEMATHESIS_HOOKS": waits.__name__},
+        env={**os.environ, **hooks},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
