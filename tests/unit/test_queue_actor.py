@@ -95,8 +95,8 @@ async def test_a_save_that_fails_does_not_put_a_deadline_off(stage: Stage) -> No
     await stage.call("Push", {"items": [{"item": 1}, {"item": 2}]})
     soon = await stage.call("PopWithAck", {"ttl_seconds": 10})
     await stage.call("PopWithAck", {"ttl_seconds": 300})
+    await asyncio.sleep(7)
     await stage.restart()
-    await asyncio.sleep(6)
     stage.host.faults = Faults(save_fails=1.0)
     with pytest.raises(SaveFailed):
         await stage.call("Acknowledge", {"lock_id": soon["lock_id"]})
@@ -139,7 +139,8 @@ async def test_dead_letters_travel_at_once_however_many(stage: Stage) -> None:
 @on_stage
 async def test_dead_letters_wait_for_a_queue_that_cannot_take_them(stage: Stage) -> None:
     await stage.call("Push", {"item": "x"})
-    locked = await stage.call("PopWithAck")
+    await asyncio.sleep(10)  # until the queue is listed, and has nothing else to try again
+    locked = await stage.call("PopWithAck", {"ttl_seconds": 300})
     stage.host.faults = Faults(load_fails=1.0)  # the queue itself is in memory
     await stage.call("DeadLetter", {"lock_id": locked["lock_id"]})
     await asyncio.sleep(30)

@@ -203,6 +203,17 @@ def test_extending_adds_to_the_expiry_but_not_past_300_seconds_from_now() -> Non
     assert queue.pop() == ["x"]
 
 
+def test_each_of_several_locks_is_extended_alone() -> None:
+    queue = DrivenQueue(max_locks=3)
+    queue.push(*range(3))
+    locks = [queue.lock(ttl_seconds=10)["lock_id"] for _ in range(3)]
+    queue.call("ExtendLock", {"lock_id": locks[1], "additional_ttl_seconds": 20})
+    queue.restart()
+    queue.pass_time(10)
+    assert queue.waiting() == [0, 2]
+    assert queue.call("Acknowledge", {"lock_id": locks[1]})["items_acknowledged"] == 1
+
+
 def test_an_item_carries_how_often_it_was_delivered_and_the_last_error() -> None:
     queue = DrivenQueue()
     [item_id] = queue.push("x", priority=4)
