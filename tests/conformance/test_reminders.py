@@ -173,7 +173,8 @@ async def test_reminders_survive_the_app(stack: Stack) -> None:
     await stack.kill_app()
     await stack.pass_time(4)
     await stack.start_app()
-    assert [event["data"] for event in await fired(stack, "app-late")] == ["late"]
+    # At least once: on a slow machine the kill may come between its firing and its being crossed off.
+    assert {event["data"] for event in await fired(stack, "app-late")} == {"late"}
     assert len(await woken(stack, "app-late")) == 1
     [later] = await fired(stack, "app-later")
     assert later["data"] == "later"
