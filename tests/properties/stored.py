@@ -63,8 +63,7 @@ class Contents:
     max_deliveries: int = 10
     takes_dead_letters: bool = False
     listed: bool = False
-    #: How many segments nobody wants any more.
-    garbage: int = 0
+    has_garbage: bool = False
     #: The keys of all that is not a segment.
     own_keys: set[str] = field(default_factory=set)
 
@@ -97,7 +96,7 @@ def read(value: Callable[[str], Any]) -> Contents:
         max_deliveries=config.get("max_deliveries", 10),
         takes_dead_letters=metadata.get("_takes_dead_letters", False),
         listed=metadata.get("_listed", False),
-        garbage=sum(last - first + 1 for _, first, last in metadata.get("_garbage", ())),
+        has_garbage=bool(metadata.get("_garbage")),
         own_keys={"metadata", "config", "expired-locks"} | ({"lock-errors"} if "_active_lock" in metadata else set()),
     )
     holdings = metadata["_holdings"]

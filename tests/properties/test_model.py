@@ -7,9 +7,9 @@ import pytest
 from properties.comparison import compare
 from properties.seeds import fresh_seeds
 
-OPERATIONS = 30_000
+OPERATIONS = 40_000
 # Enough for every worker that runs tests.
-PARTS = 3
+PARTS = 4
 
 
 @pytest.mark.parametrize("part", range(PARTS))
