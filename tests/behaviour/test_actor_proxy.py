@@ -101,8 +101,10 @@ async def test_a_refused_acknowledge_says_why(server: Server) -> None:
         refused(await call("Acknowledge", {"lock_id": "abc123def45"}), "LOCK_NOT_FOUND")
         refused(await call("Acknowledge", {}), "INVALID_REQUEST")
         await call("Push", {"item": "a"})
-        taken = await call("PopWithAck", {"ttl_seconds": 1})
+        taken = await call("PopWithAck")
         refused(await call("Acknowledge", {"lock_id": "abc123def45"}), "INVALID_LOCK_ID")
+        await call("Abandon", {"lock_id": taken["lock_id"]})
+        taken = await call("PopWithAck", {"ttl_seconds": 1})
         await expired(taken)
         refused(await call("Acknowledge", {"lock_id": taken["lock_id"]}), "LOCK_EXPIRED")
         assert (await call("Pop"))["items"] == ["a"]
