@@ -144,7 +144,7 @@ class _Pair:
             parcel.number: ([item.id for item in parcel.items], parcel.target, parcel.reason) for parcel in model.outbox
         }
         assert sum(contents.counts.values()) == len(model.waiting)
-        if not contents.has_garbage:
+        if not contents.garbage:
             assert set(self.real.store) <= contents.keys, "values are left that nothing needs"
 
     def _expected(self, one: Operation, now: float, answer: dict[str, Any]) -> dict[str, Any]:

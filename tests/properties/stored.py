@@ -63,7 +63,8 @@ class Contents:
     max_deliveries: int = 10
     takes_dead_letters: bool = False
     listed: bool = False
-    has_garbage: bool = False
+    #: How many segments nobody wants any more.
+    garbage: int = 0
     #: The keys of all that is not a segment.
     own_keys: set[str] = field(default_factory=set)
 
@@ -96,7 +97,7 @@ def read(value: Callable[[str], Any]) -> Contents:
         max_deliveries=config.get("max_deliveries", 10),
         takes_dead_letters=metadata.get("_takes_dead_letters", False),
         listed=metadata.get("_listed", False),
-        has_garbage=bool(metadata.get("_garbage")),
+        garbage=sum(last - first + 1 for _, first, last in metadata.get("_garbage", ())),
         own_keys={"metadata", "config", "expired-locks"} | ({"lock-errors"} if "_active_lock" in metadata else set()),
     )
     holdings = metadata["_holdings"]

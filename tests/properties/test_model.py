@@ -7,9 +7,9 @@ import pytest
 from properties.comparison import compare
 from properties.seeds import fresh_seeds
 
-OPERATIONS = 40_000
+OPERATIONS = 30_000
 # Enough for every worker that runs tests.
-PARTS = 4
+PARTS = 3
 
 
 @pytest.mark.parametrize("part", range(PARTS))

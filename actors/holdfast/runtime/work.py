@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from datetime import timedelta
+from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 
 from dapr.actor import Actor
@@ -155,7 +156,8 @@ class UnitOfWork:
         await self._actor.register_reminder(
             WAKE,
             b"",
-            due_time=timedelta(seconds=max(0.0, wake_at - self._actor.now())),
+            # Rounded up: woken a moment too early, there would be nothing to do but to ask again.
+            due_time=timedelta(microseconds=ceil(max(0.0, wake_at - self._actor.now()) * 1_000_000)),
             period=None,
             failure_policy=_NEVER_GIVE_UP,
         )
