@@ -174,10 +174,11 @@ class Queue:
 
     def push(self, now: float, items: Sequence[Pushed], elsewhere: int = 0) -> Steps[tuple[list[str], int]]:
         """All of them, or none. Answers their ids, and how many were new."""
+        window = self.config.dedup_window_seconds
         new = self._without_duplicates(now, items)
         self._refuse_too_many(now, [items[number] for number in new], elsewhere)
-        ids: dict[int, str] = {}
-        at_once: list[int] = []
+        ids: list[str] = [""] * len(items)
+        at_once = []
         for number in new:
             if items[number].delay_seconds:
                 ids[number] = yield from self._shelve(now, items[number])
@@ -185,21 +186,18 @@ class Queue:
                 at_once.append(number)
         fresh = [(items[number].priority, self._item(now, items[number])) for number in at_once]
         for number, place in zip(at_once, (yield from self.stock.append(fresh)), strict=True):
-            ids[number] = Taken(place, 0).item_id(self.partition)
+            ids[number] = place.item_id(self.partition)
+        for number, item in enumerate(items):
+            if item.dedup_id is not None and window:
+                if ids[number]:
+                    self._dedup.remember(item.dedup_id, ids[number], now)
+                else:
+                    ids[number] = self._dedup.get(item.dedup_id, now, window)
         self.counters["pushed"] += len(new)
         self.counters["deduplicated"] += len(items) - len(new)
         self._dirty = True
         self._pace.spend(len(new))
-        window = self.config.dedup_window_seconds
-        answer: list[str] = []
-        for number, item in enumerate(items):
-            if number not in ids:
-                answer.append(self._dedup.get(item.dedup_id or "", now, window))
-                continue
-            answer.append(ids[number])
-            if item.dedup_id is not None and window:
-                self._dedup.remember(item.dedup_id, ids[number], now)
-        return answer, len(new)
+        return ids, len(new)
 
     def pop(self, now: float, count: int) -> Steps[list[Delivery]]:
         """Takes the first ones for good."""
@@ -465,7 +463,9 @@ class Queue:
         return new
 
     def _refuse_too_many(self, now: float, items: Sequence[Pushed], elsewhere: int) -> None:
-        if len(self.stock.lanes.keys() | {item.priority for item in items}) > MAX_PRIORITIES:
+        if len(self.stock.lanes) + len(items) > MAX_PRIORITIES and (
+            len(self.stock.lanes.keys() | {item.priority for item in items}) > MAX_PRIORITIES
+        ):
             raise InvalidRequest(f"A queue can have {MAX_PRIORITIES} priorities in use at once.")
         capacity, rate = self.config.capacity, self.config.rate_per_second
         if capacity is not None and items and self.stock.load + elsewhere + len(items) > capacity:

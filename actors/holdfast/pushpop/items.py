@@ -22,6 +22,10 @@ class Place(NamedTuple):
     def segment_key(self) -> str:
         return segment_key(self.priority, self.segment)
 
+    def item_id(self, partition: int) -> str:
+        """Of an item that was pushed to this place."""
+        return f"{partition}-{self.priority}-{self.segment}-{self.ordinal}"
+
 
 class Shelved(NamedTuple):
     """Where an item lies that was pushed with a delay; its lane only refers to it."""
@@ -88,9 +92,9 @@ class Taken:
         return (self.place.segment_key,) if self.shelved is None else (self.place.segment_key, self.shelved.key)
 
     def item_id(self, partition: int) -> str:
-        delayed = self.shelved is not None
-        container, ordinal = self.shelved or self.place[1:]
-        return str(ItemId(partition, self.place.priority, delayed, container, ordinal))
+        if self.shelved is None:
+            return self.place.item_id(partition)
+        return str(ItemId(partition, self.place.priority, True, *self.shelved))
 
     def to_json(self, *, with_error: bool = True) -> list[Any]:
         error = self.error if with_error else None

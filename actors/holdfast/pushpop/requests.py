@@ -87,10 +87,11 @@ class Push(Request):
     @model_validator(mode="before")
     @classmethod
     def one_or_many(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or "items" in data:
-            return data if isinstance(data, dict) else {"items": [data]}
-        one = {key: value for key, value in data.items() if key != "elsewhere"}
-        return {"items": [one], "elsewhere": data.get("elsewhere", 0)}
+        if isinstance(data, dict) and "items" in data:
+            return data
+        if isinstance(data, dict) and "elsewhere" in data:
+            return {"items": [{key: data[key] for key in data if key != "elsewhere"}], "elsewhere": data["elsewhere"]}
+        return {"items": [data]}
 
 
 class Pop(Request):
