@@ -124,6 +124,20 @@ def test_a_dedup_id_answers_the_first_id_inside_the_window() -> None:
     assert queue.call("Push", {"item": 5, "dedup_id": "x"})["count"] == 1
 
 
+def test_a_dedup_id_that_belongs_to_another_partition_is_not_pushed_here() -> None:
+    queue = DrivenQueue(partitions=3)
+    queue.push("no id")
+    queue.call("Push", {"item": 1, "dedup_id": "here"})
+    claim = {"dedup_ids": ["here", "there", "there"], "partition": 2}
+    assert queue.call("Claim", claim)["partitions"] == [0, 2, 2]
+    queue.restart()
+    refused = queue.call("Push", {"items": [{"item": 2}, {"item": 3, "dedup_id": "there"}]})
+    assert refused["error_code"] == "CONFLICT"
+    assert queue.call("Stats")["count"] == 2
+    queue.pass_time(301)
+    assert queue.call("Push", {"item": 3, "dedup_id": "there"})["count"] == 1
+
+
 def test_capacity_and_rate_refuse_and_store_nothing() -> None:
     queue = DrivenQueue(capacity=2)
     queue.push("a")

@@ -458,6 +458,8 @@ class Queue:
             if item.dedup_id is not None and window:
                 if item.dedup_id in seen or self._dedup.get(item.dedup_id, now, window) is not None:
                     continue
+                if self._claims.get(item.dedup_id, now, window) not in (None, self.partition):
+                    raise Conflict(f"The dedup_id of item {number} belongs to another partition of the queue.")
                 seen.add(item.dedup_id)
             new.append(number)
         return new
