@@ -156,6 +156,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             turn.wake_at(queue.next_deadline(moment.now))
             await turn.save()
             _give_memory_back(turn, queue)
+        self._observe(queue)
         self._run_errands(queue)
         return answers
 
@@ -167,6 +168,11 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             queue = self.work.derived["queue"] = await _drive(turn, steps)
             turn.owes(queue.next_deadline(self.now()))
         return queue
+
+    def _observe(self, queue: Queue) -> None:
+        for seconds in queue.held_seconds:
+            self.host.meters.processing.observe(seconds)
+        queue.held_seconds.clear()
 
     def _run_errands(self, queue: Queue) -> None:
         if self._doorbells and queue.available:
