@@ -61,6 +61,25 @@ class OnPostgresql(Halting, DaprPostgresqlStack):
     async def stored_keys(self) -> set[str]:
         return set(await self._select("SELECT json_agg(key) FROM state") or ())
 
+    @contextlib.asynccontextmanager
+    async def row_held(self, actor_type: str, actor_id: str, key: str) -> AsyncIterator[None]:
+        """Inside, this value of an actor cannot be written: what saves it waits."""
+        psql = await asyncio.create_subprocess_exec(
+            *(find_postgres().folder / "psql", "--no-psqlrc", "--tuples-only", "--no-align", self._url),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert psql.stdin is not None
+        assert psql.stdout is not None
+        row = f"{APP_ID}||{actor_type}||{actor_id}||{key}"
+        psql.stdin.write(f"BEGIN; SELECT 'held ' || key FROM state WHERE key = '{row}' FOR UPDATE;\n".encode())
+        try:
+            while not (line := await psql.stdout.readline()).startswith(b"held "):
+                assert line, f"there is no row {row}"
+            yield
+        finally:
+            await psql.communicate(b"ROLLBACK;\n")
+
     async def _select(self, query: str) -> Any:
         psql = await asyncio.create_subprocess_exec(
             *(find_postgres().folder / "psql", "--no-psqlrc", "--tuples-only", "--no-align"),
