@@ -75,6 +75,16 @@ def test_what_somebody_else_has_locked(holdfast: Command, name: str) -> None:
     assert message["last_error"] == "hangs"
 
 
+def test_give_back_and_give_up_some_of_what_is_locked(holdfast: Command, name: str) -> None:
+    holdfast.queue("push", name, "1", "2", "3")
+    taken = locked(holdfast, name, 3)
+    first, second, _ = [message["id"] for message in taken["messages"]]
+    assert holdfast.queue("abandon", name, taken["lock_id"], "--only", first).output == "1 item given back\n"
+    letter = holdfast.queue("dead-letter", name, taken["lock_id"], "--only", second)
+    assert letter.output == "1 item dead-lettered\n"
+    assert holdfast.queue("ack", name, taken["lock_id"]).output == "1 item acknowledged\n"
+
+
 def test_give_back_for_later(holdfast: Command, name: str) -> None:
     holdfast.queue("push", name, "1")
     assert holdfast.queue("abandon", name, locked(holdfast, name)["lock_id"], "--delay", "600").code == 0

@@ -54,6 +54,16 @@ async def test_what_is_given_back_with_a_delay_comes_later(wide: Queue) -> None:
     assert (message.item, message.last_error, message.delivery_count) == ("a", "not yet", 2)
 
 
+async def test_some_of_what_is_locked_is_given_back_or_given_up(wide: Queue) -> None:
+    ids = await wide.push_many(["a", "b", "c"])
+    async with wide.lock(count=3) as batch:
+        assert batch.lock_id is not None
+        assert await wide.abandon(batch.lock_id, ids=ids[:1]) == 1
+        assert await wide.dead_letter(batch.lock_id, "odd", ids=ids[1:2]) == 1
+    assert [message.item for _ in range(3) for message in await wide.pop()] == ["a"]
+    assert [letter.item async for letter in wide.dead_letters()] == ["b"]
+
+
 async def test_items_are_completed_by_their_ids(wide: Queue) -> None:
     for number in range(6):
         await wide.push(number)

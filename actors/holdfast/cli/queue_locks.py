@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.client.calls import Answer
 
 _error = option("--error", help="What went wrong; whoever gets the items next is told.")
+_only = option("--only", metavar="ID", multiple=True, help="Only this item under the lock; can be repeated.")
 _delay = option("--delay", type=click.FloatRange(0), default=0.0, help="Seconds before anybody gets them again.")
 
 # As the server makes them.
@@ -64,11 +65,14 @@ def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
 @click.argument("lock_id")
 @_error
 @_delay
+@_only
 @server_command
-def abandon(server: Server, as_json: bool, name: str, lock_id: str, error: str | None, delay: float) -> None:
+def abandon(
+    server: Server, as_json: bool, name: str, lock_id: str, error: str | None, delay: float, only: tuple[str, ...]
+) -> None:
     """Give back what is locked, to the front of its priority."""
     with server.connect() as session:
-        _show_done(session.ask(session.queue(name).abandon(lock_id, error, delay)), as_json)
+        _show_done(session.ask(session.queue(name).abandon(lock_id, error, delay, only or None)), as_json)
 
 
 @click.command(cls=LockCommand, short_help="Give back what somebody else has locked.")
@@ -107,11 +111,14 @@ def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int)
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @option("--reason", help="Why; kept with the dead letters.")
+@_only
 @server_command
-def dead_letter(server: Server, as_json: bool, name: str, lock_id: str, reason: str | None) -> None:
+def dead_letter(
+    server: Server, as_json: bool, name: str, lock_id: str, reason: str | None, only: tuple[str, ...]
+) -> None:
     """Move what is locked to the queue's dead-letter queue."""
     with server.connect() as session:
-        _show_done(session.ask(session.queue(name).dead_letter(lock_id, reason)), as_json)
+        _show_done(session.ask(session.queue(name).dead_letter(lock_id, reason, only or None)), as_json)
 
 
 @click.command(short_help="Complete locked items by their ids.")

@@ -17,7 +17,7 @@ from holdfast.client.parcels import Entry, encode, pack, wrap
 from holdfast.errors import HoldfastError, NotFound, NotLeased
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from holdfast.client.answers import DeadLetter, LockInfo, Message, QueueStats
     from holdfast.client.calls import Answer
@@ -162,13 +162,20 @@ class Queue:
         """The locked items are done with. Answers how many there were."""
         return _count(await self._calls.acknowledge(lock_id))
 
-    async def abandon(self, lock_id: str, error: str | None = None, *, delay_seconds: float = 0) -> int:
-        """Gives the locked items back, now or when ``delay_seconds`` are over."""
-        return _count(await self._calls.abandon(lock_id, error, delay_seconds))
+    async def abandon(
+        self,
+        lock_id: str,
+        error: str | None = None,
+        *,
+        delay_seconds: float = 0,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        """Gives the locked items, or these of them, back: now or when ``delay_seconds`` are over."""
+        return _count(await self._calls.abandon(lock_id, error, delay_seconds, ids))
 
-    async def dead_letter(self, lock_id: str, reason: str | None = None) -> int:
-        """Moves the locked items to the queue's dead-letter queue."""
-        return _count(await self._calls.dead_letter(lock_id, reason))
+    async def dead_letter(self, lock_id: str, reason: str | None = None, *, ids: Sequence[str] | None = None) -> int:
+        """Moves the locked items, or these of them, to the queue's dead-letter queue."""
+        return _count(await self._calls.dead_letter(lock_id, reason, ids))
 
     async def extend(self, lock_id: str, seconds: int = 30) -> float:
         """Adds to the lock's time, never past 300 seconds from now. Answers when it expires, in Unix seconds."""
