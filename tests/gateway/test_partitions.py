@@ -179,6 +179,20 @@ async def test_nor_does_a_completion_wait_for_one_that_does_not_answer(stage: St
 
 
 @on_stage
+async def test_a_partition_that_is_away_fails_what_needs_all_of_them(stage: Stage) -> None:
+    gateway = stage.gateway()
+    await gateway.configure(partitions=2)
+    for _ in range(4):
+        await gateway.push("x")
+    gateway.between.away = {f"{QUEUE}@1"}
+    for method in ("Stats", "Purge"):
+        with pytest.raises(errors.PartitionUnavailable):
+            await gateway.partitions.call_all(QUEUE, method)
+    gateway.between.away.clear()
+    assert await gateway.stored() == [0, 2]
+
+
+@on_stage
 async def test_a_lock_is_answered_for_where_it_was_made_by_any_process(stage: Stage) -> None:
     gateway, other = stage.gateway(), stage.gateway()
     await gateway.configure(partitions=3)

@@ -170,6 +170,19 @@ async def test_a_partition_that_is_away_is_avoided(stage: Stage) -> None:
     assert abs(first - second) <= 2
 
 
+@on_stage
+async def test_nobody_waits_long_for_one_that_does_not_say_how_much_it_holds(stage: Stage) -> None:
+    gateway, other = stage.gateway(), stage.gateway()
+    await gateway.configure(partitions=3, capacity=100)
+    other.between.held[f"{QUEUE}@1"] = asyncio.Event()
+    started = asyncio.get_running_loop().time()
+    for _ in range(10):
+        assert (await other.push("x"))["success"]
+    assert asyncio.get_running_loop().time() - started < 2
+    assert sum(await gateway.stored()) == 10
+    other.between.held[f"{QUEUE}@1"].set()
+
+
 def test_what_is_added_to_a_body_leaves_it_as_it_is() -> None:
     for body in (b'{"item": 1}', b' {"item":[{}]} \n', b'{"item":"}"}', b"{}", b"{ }"):
         told = load(with_elsewhere(body, 12))

@@ -66,18 +66,12 @@ class Spread:
         self._partitions[number].avoided_until = self._clock() + AVOIDED_SECONDS
 
     def stale(self) -> list[int]:
-        """Those not heard of lately."""
-        before = self._clock() - max(FRESH_SECONDS, self.count / _REFRESHED_A_SECOND)
-        return [number for number, partition in enumerate(self._partitions) if partition.heard_at < before]
+        """Those not heard of lately, except where that was tried in vain just now."""
+        return self._not_heard_since(self._clock() - max(FRESH_SECONDS, self.count / _REFRESHED_A_SECOND))
 
     def unknown(self) -> list[int]:
-        """Those not heard of at all, except where that was tried in vain just now."""
-        now = self._clock()
-        return [
-            number
-            for number, partition in enumerate(self._partitions)
-            if partition.heard_at == _NEVER and partition.avoided_until < now
-        ]
+        """Those not heard of at all, with the same exception."""
+        return self._not_heard_since(_NEVER)
 
     def to_push(self) -> list[int]:
         """The least loaded first; equals take turns."""
@@ -115,6 +109,14 @@ class Spread:
             yield
         finally:
             partition.underway -= items
+
+    def _not_heard_since(self, moment: float) -> list[int]:
+        now = self._clock()
+        return [
+            number
+            for number, partition in enumerate(self._partitions)
+            if partition.heard_at <= moment and partition.avoided_until < now
+        ]
 
     def _from(self, first: int) -> list[int]:
         return [*range(first, self.count), *range(first)]

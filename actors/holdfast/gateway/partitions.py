@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 # A partition that does not answer a completion in this time is one that cannot be reached.
 COMPLETE_SECONDS = 5.0
+# Nor is one waited for longer that is only asked how much it holds.
+REFRESH_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
 
 Answer = dict[str, Any]
@@ -45,10 +47,12 @@ class Partitions:
 
     async def close(self) -> None:
         """What goes on for callers that were answered already gets some seconds to end."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def known(self, queue: str) -> Spread | None:
         """What was heard of its partitions; None as long as there seems to be only one."""
@@ -72,11 +76,16 @@ class Partitions:
     async def call_all(self, queue: str, method: str, data: bytes = b"null") -> list[Answer]:
         """Asks all partitions; the answers are in their order. Raises when one of them cannot be reached."""
         answers: list[Answer] = []
-        # More of them may become known by the answers, a first time and while the queue grows.
-        while len(answers) < (count := _count(self.known(queue))):
-            answers += await together(
-                self.call(queue, method, data, partition) for partition in range(len(answers), count)
-            )
+        try:
+            # More of them may become known by the answers, a first time and while the queue grows.
+            while len(answers) < (count := _count(self.known(queue))):
+                answers += await together(
+                    self.call(queue, method, data, partition) for partition in range(len(answers), count)
+                )
+        except errors.Unavailable as error:
+            if self.known(queue) is None:
+                raise
+            raise errors.PartitionUnavailable(retry_after=1) from error
         return answers
 
     async def pop(self, queue: str, method: str, data: bytes) -> Answer:
@@ -177,8 +186,9 @@ class Partitions:
 
     async def _refresh(self, queue: str, number: int) -> None:
         try:
-            stats = await self.call(queue, "Stats", partition=number)
-        except errors.HoldfastError:
+            async with asyncio.timeout(REFRESH_SECONDS):
+                stats = await self.call(queue, "Stats", partition=number)
+        except _EXPECTED:
             if spread := self.known(queue):
                 spread.avoid(number)
             return
