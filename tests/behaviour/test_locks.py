@@ -81,3 +81,31 @@ async def test_many_locks_at_once(server: Server) -> None:
     back = sorted(item for lock in locks[1::2] for item in lock["items"])
     assert await queue.drain() == [*back, "one more"]
     assert await queue.in_flight() == []
+
+
+@on_every_stack
+async def test_some_of_the_items_under_a_lock_can_be_given_back_or_rejected(server: Server) -> None:
+    queue = server.queue()
+    await queue.push_many(*range(6))
+    taken = await queue.lock(count=6)
+    ids = [message["id"] for message in taken["messages"]]
+    for call in (queue.abandon, queue.dead_letter):
+        # One that it does not hold, and nothing happens.
+        (await call(taken["lock_id"], ids=[ids[0], "0-0-0-77"])).refused(400, "INVALID_REQUEST")
+    assert [lock["count"] for lock in await queue.in_flight()] == [6]
+    answer = (await queue.abandon(taken["lock_id"], ids=[ids[4], ids[1], ids[4]], error="busy")).ok()
+    assert answer["items_acknowledged"] == 2
+    assert (await queue.dead_letter(taken["lock_id"], ids=[ids[2]], reason="broken")).ok()["items_acknowledged"] == 1
+    (await queue.pop()).refused(423, "QUEUE_LOCKED")
+    assert (await queue.acknowledge(taken["lock_id"])).ok()["items_acknowledged"] == 3
+    left = await queue.drain_messages()
+    assert [(item, message["delivery_count"], message["last_error"]) for item, message in left] == [
+        (1, 2, "busy"),
+        (4, 2, "busy"),
+    ]
+    assert [(letter["item"], letter["reason"]) for letter in await queue.dead_letters()] == [(2, "broken")]
+    # The last of a lock ends it.
+    await queue.push("last")
+    taken = await queue.lock()
+    (await queue.abandon(taken["lock_id"], ids=[taken["messages"][0]["id"]])).ok()
+    assert (await queue.pop()).ok()["items"] == ["last"]
