@@ -69,3 +69,16 @@ def test_a_large_queue_is_swept_in_the_background_some_at_a_time() -> None:
         turns += 1
     assert turns == 3
     assert set(queue.store) == {"metadata"}
+
+
+def test_a_delayed_item_that_came_back_after_a_purge_is_gone_with_the_next() -> None:
+    queue = DrivenQueue()
+    queue.call("Push", {"item": "a", "delay_seconds": 1})
+    queue.pass_time(2)
+    lock_id = queue.lock()["lock_id"]
+    queue.push("b")
+    assert queue.call("Purge")["purged"] == 1
+    queue.call("Abandon", {"lock_id": lock_id})
+    assert queue.call("Purge")["purged"] == 1
+    queue.call("Stats")
+    assert set(queue.store) == {"metadata"}

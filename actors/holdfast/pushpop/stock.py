@@ -171,10 +171,9 @@ class Stock:
     def forget(self, taken: Iterable[Taken]) -> Steps[None]:
         """These are done with: what lies in their state values may go."""
         for entry in taken:
-            self._suspects.add((entry.place.priority, entry.place.segment))
             if entry.shelved is not None:
                 yield from self.shelf.remove(entry.shelved)
-                self._suspect_files.add(entry.shelved.file)
+            self._suspect(entry)
 
     def purge(self) -> int:
         """Forgets all that waits or is not due. Locked items stay. The state values go later, some at a time."""
@@ -185,9 +184,9 @@ class Stock:
             self._discard(lane)
             for returned in lane.returned:
                 self.holdings.forget_returned(returned)
-                self._suspects.add((lane.priority, returned.taken.place.segment))
+                self._suspect(returned.taken)
         for taken in self.holdings.purge_postponed():
-            self._suspects.add((taken.place.priority, taken.place.segment))
+            self._suspect(taken)
         self.lanes.clear()
         _, first, last = self.shelf.purge()
         if first <= last:
@@ -327,7 +326,8 @@ class Stock:
         if slot is None:
             return  # revoked, or purged
         entry = {"shelved": list(shelved)} | ({"until": slot["until"]} if "until" in slot else {})
-        [place] = yield from self._append([(priority, entry, 64)])
+        # With the size of what it stands for: what expires together, in one segment, is sent on together.
+        [place] = yield from self._append([(priority, entry, Item.from_json(slot).size)])
         yield from self.shelf.fall_due(shelved, place)
 
     def _look_through(self, priority: int, segment: int, now: float, *, keep: bool) -> Steps[list[Taken]]:
@@ -454,6 +454,12 @@ class Stock:
             self._read[key] = value
         items: list[Any] = value["items"]
         return items
+
+    def _suspect(self, taken: Taken) -> None:
+        """What it lies in may not be wanted any more."""
+        self._suspects.add((taken.place.priority, taken.place.segment))
+        if taken.shelved is not None:
+            self._suspect_files.add(taken.shelved.file)
 
     def _wanted(self, priority: int, segment: int) -> bool:
         lane = self.lanes.get(priority)
