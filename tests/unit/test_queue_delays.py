@@ -200,3 +200,55 @@ def test_a_purge_takes_what_is_delayed_too() -> None:
     assert queue.call("Acknowledge", {"lock_id": lock["lock_id"]})["items_acknowledged"] == 3
     queue.call("Stats")
     assert set(queue.store) == {"metadata", "config"}
+
+
+def test_a_delayed_item_that_fell_due_keeps_its_place_on_the_shelf() -> None:
+    queue = DrivenQueue()
+    queue.call("Push", {"item": "a", "delay_seconds": 1})
+    queue.pass_time(2)
+    assert queue.waiting() == ["a"]
+    queue.restart()
+    queue.call("Push", {"item": "b", "delay_seconds": 1})
+    queue.pass_time(2)
+    assert queue.pop(5) == ["a", "b"]
+
+
+def test_delayed_items_that_expire_are_sent_on_in_parcels_of_bounded_size() -> None:
+    queue = DrivenQueue(expired_to_dead_letters=True)
+    large = "x" * 500_000
+    queue.call("Push", {"items": [{"item": large, "delay_seconds": 1, "ttl_seconds": 1} for _ in range(10)]})
+    queue.pass_time(5)
+    queue.settle()
+    sent = None
+    parcels = []
+    while parcel := queue.call("Transferred", sent)["next"]:
+        parcels.append(len(parcel["items"]))
+        sent = {"number": parcel["number"]}
+    assert sum(parcels) == 10
+    assert max(parcels) * len(large) < 3 * 1024 * 1024
+
+
+def test_a_queue_fuller_than_its_capacity_can_still_be_configured() -> None:
+    queue, letters = DrivenQueue(capacity=1), DrivenQueue("orders-deadletter")
+    queue.push("a")
+    queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
+    parcel = queue.call("Transferred")["next"]
+    letters.call("Receive", parcel)
+    queue.call("Transferred", {"number": parcel["number"]})
+    queue.push("b")
+    letters.call("Redrive", {})
+    queue.call("Receive", letters.call("Transferred")["next"])
+    assert queue.call("Stats")["load"] == 2
+    assert queue.call("SetConfig", {"max_locks": 5})["max_locks"] == 5
+    assert queue.call("SetConfig", {"capacity": 1, "max_locks": 6})["max_locks"] == 6
+    assert queue.call("Push", {"item": "c"})["error_code"] == "CAPACITY"
+
+
+def test_what_is_pushed_while_there_is_no_rate_is_not_owed_later() -> None:
+    queue = DrivenQueue(rate_per_second=1)
+    queue.push("a")
+    queue.call("SetConfig", {"rate_per_second": None})
+    queue.push(*range(1000))
+    queue.call("SetConfig", {"rate_per_second": 1})
+    queue.pass_time(2)
+    assert queue.push("b")

@@ -196,7 +196,8 @@ class Queue:
         self.counters["pushed"] += len(new)
         self.counters["deduplicated"] += len(items) - len(new)
         self._dirty = True
-        self._pace.spend(len(new))
+        if self.config.rate_per_second is not None:
+            self._pace.spend(len(new))
         return ids, len(new)
 
     def pop(self, now: float, count: int) -> Steps[list[Delivery]]:
@@ -328,7 +329,9 @@ class Queue:
                 f"partitions: there are {self.config.partitions}, and fewer would lose what lies in the others."
             )
         stored = self.stock.load + elsewhere
-        if config.capacity is not None and config.capacity < stored:
+        # Dead letters that came back may have made it fuller than it was meant to be, which is no mistake of today's.
+        changed = config.capacity != self.config.capacity
+        if changed and config.capacity is not None and config.capacity < stored:
             raise InvalidRequest(f"capacity: there are {stored} items in the queue already.")
         self._set_config(config, self.config_version + 1)
         self.untold = list(range(1, config.partitions))
@@ -562,7 +565,8 @@ class Queue:
         if ids is None:
             return list(lock.taken)
         held = {taken.item_id(self.partition): taken for taken in lock.taken}
-        if strange := next((item_id for item_id in ids if item_id not in held), None):
+        strange = next((item_id for item_id in ids if item_id not in held), None)
+        if strange is not None:
             raise InvalidRequest(f"ids: this lock does not hold {strange}.")
         return [held[item_id] for item_id in dict.fromkeys(ids)]
 
