@@ -129,20 +129,18 @@ def _complete(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 def _abandon(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Abandon.parse(data)
-    yield from ()
-    return _given_back(queue, moment, request.lock_id, request, request.ids)
+    return (yield from _given_back(queue, moment, request.lock_id, request, request.ids))
 
 
 def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Requeue.parse(data)
-    yield from ()
-    return _given_back(queue, moment, queue.lock_named(request.lock_id_prefix), request)
+    return (yield from _given_back(queue, moment, queue.lock_named(request.lock_id_prefix), request))
 
 
 def _given_back(
     queue: Queue, moment: Moment, lock_id: str, request: requests.Return, ids: Sequence[str] | None = None
-) -> Answer:
-    count = queue.abandon(moment.now, lock_id, request.error, request.delay_seconds, ids)
+) -> Steps[Answer]:
+    count = yield from queue.abandon(moment.now, lock_id, request.error, request.delay_seconds, ids)
     return replies.answered("given back", count)
 
 

@@ -161,7 +161,7 @@ class Queue:
         for lock in self.stock.holdings.overdue(now):
             self.stock.holdings.remember_expired(lock.lock_id, self.config.max_locks)
             self.counters["expired"] += len(lock.taken)
-            self._give_back(lock, list(lock.taken), now, None)
+            yield from self._give_back(lock, list(lock.taken), now, None)
         if (moment := self.stock.next_moment()) is not None and moment <= now:
             self._dirty = True
             spoiled = yield from self.stock.catch_up(now, keep=self._keeps_expired)
@@ -268,12 +268,12 @@ class Queue:
         error: str | None,
         delay_seconds: float = 0.0,
         ids: Sequence[str] | None = None,
-    ) -> int:
+    ) -> Steps[int]:
         """The locked items, or these of them, go back to where they were, now or later."""
         lock = self._active_lock(lock_id)
         taken = self._among(lock, ids)
         self.counters["abandoned"] += len(taken)
-        self._give_back(lock, taken, now, error, now + delay_seconds if delay_seconds else None)
+        yield from self._give_back(lock, taken, now, error, now + delay_seconds if delay_seconds else None)
         return len(taken)
 
     def extend(self, now: float, lock_id: str, additional_seconds: int) -> float:
@@ -572,7 +572,7 @@ class Queue:
 
     def _give_back(
         self, lock: Lock, items: Sequence[Taken], now: float, error: str | None, due: float | None = None
-    ) -> None:
+    ) -> Steps[None]:
         self.stock.holdings.reduce(lock, items)
         target = self.dead_letter_queue
         hopeless: list[Taken] = []
@@ -583,6 +583,10 @@ class Queue:
             (hopeless if spent and target is not None else back).append(told)
         if hopeless and target is not None:
             self._send_to_dead_letters(hopeless, target, "max_deliveries", now)
+        if lock.spoils_at is not None and lock.spoils_at <= now:
+            spoiled = yield from self.stock.expired_of(back, now)
+            yield from self._spoil(spoiled, now)
+            back = [taken for taken in back if taken not in spoiled]
         if back:
             self.stock.give_back(back, due)
         self._dirty = True

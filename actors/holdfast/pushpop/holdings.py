@@ -41,6 +41,8 @@ class Lock:
     slot: int
     #: The payloads, where they are small enough to be shown with the lock.
     inline: list[Any] | None = None
+    #: When the first of its items expires, which is looked at when it comes back.
+    spoils_at: float | None = None
 
     @property
     def errors(self) -> list[str | None]:
@@ -57,12 +59,13 @@ class Lock:
         ]
         if self.inline is not None:
             items = [{"item": item} | entry for item, entry in zip(self.inline, items, strict=True)]
-        return {
+        value = {
             "lock_id": self.lock_id,
             "items_with_priority": items,
             "expires_at": self.expires_at,
             "created_at": self.created_at,
         }
+        return value if self.spoils_at is None else value | {"spoils_at": self.spoils_at}
 
     @classmethod
     def from_json(cls, value: dict[str, Any], slot: int, errors: list[str | None] | None = None) -> Lock:
@@ -77,6 +80,7 @@ class Lock:
             value["expires_at"],
             slot,
             [entry["item"] for entry in items] if "item" in items[0] else None,
+            value.get("spoils_at"),
         )
 
 
@@ -198,7 +202,9 @@ class Holdings:
     def lock(self, lock_id: str, deliveries: Sequence[Delivery], *, created_at: float, expires_at: float) -> Lock:
         slot = self._lock_slots.acquire()
         taken = [delivery.taken for delivery in deliveries]
-        lock = Lock(lock_id, taken, created_at, expires_at, slot)
+        ends = (delivery.item.expires_at for delivery in deliveries)
+        spoils_at = min((end for end in ends if end is not None), default=None)
+        lock = Lock(lock_id, taken, created_at, expires_at, slot, spoils_at=spoils_at)
         if slot == 0 and sum(delivery.item.size for delivery in deliveries) <= INLINE_BYTES:
             lock.inline = _inline(deliveries)
         self._add_lock(lock)

@@ -276,6 +276,14 @@ class Stock:
         items = yield from self._items(taken.place.segment_key)
         return Delivery(taken, Item.from_json(items[taken.place.ordinal]))
 
+    def expired_of(self, taken: Iterable[Taken], now: float) -> Steps[list[Taken]]:
+        """Those of them that nobody wants any more."""
+        found = []
+        for entry in taken:
+            if _expired((yield from self.deliver(entry)).item.expires_at, now):
+                found.append(entry)
+        return found
+
     def find(self, wanted: ItemId) -> Steps[Found | None]:
         """The item with this id; None when there is none, or when it is on its way to another queue."""
         shelved = None
