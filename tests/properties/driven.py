@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.identity import partition_id, split_partition
 from holdfast.pushpop.commands import Moment, execute_all
 from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import CONFIG, METADATA, Queue
+from holdfast.pushpop.items import lock_prefix
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -34,14 +36,14 @@ class Cost:
 class DrivenQueue:
     """Turns as the actor makes them, without the actor. Everything passes through JSON, as it would to a store."""
 
-    def __init__(self, name: str = "orders", **config: Any) -> None:
-        self.name = name
+    def __init__(self, actor_id: str = "orders", **config: Any) -> None:
+        self.name, self.partition = split_partition(actor_id)
         self.now = MORNING
         self.store: dict[str, bytes] = {}
         #: What the last turn cost, the queue's own metadata being in memory.
         self.cost = Cost()
         self._queue: Queue | None = None
-        self._lock_ids = (f"{number}-lock" for number in count(1))
+        self._lock_ids = (f"{lock_prefix(self.partition)}{number}-lock" for number in count(1))
         if config:
             self.call("SetConfig", config)
 
@@ -50,7 +52,8 @@ class DrivenQueue:
         """The queue as it is in memory; read from the store when it is not."""
         if self._queue is None:
             metadata, config = self._read((METADATA, CONFIG))
-            self._queue = self._drive(Queue.restore(self.name, QueueConfig.stored(config), metadata))
+            restored = Queue.restore(self.name, QueueConfig.stored(config), metadata, self.partition)
+            self._queue = self._drive(restored)
         return self._queue
 
     def call(self, method: str, data: Any = None) -> Answer:
@@ -97,6 +100,17 @@ class DrivenQueue:
     def restart(self) -> None:
         """Memory is gone; what was saved is not."""
         self._queue = None
+
+    def settle(self) -> None:
+        """All that is due is done, in as many turns as it takes: as reminders would have it."""
+        while (deadline := self.queue.next_deadline(self.now)) is not None and deadline <= self.now:
+            self.turn()
+
+    def twin(self) -> DrivenQueue:
+        """Another one with the same store, and no memory: what is done to it is not done to this one."""
+        twin = DrivenQueue(partition_id(self.name, self.partition))
+        twin.store, twin.now = dict(self.store), self.now
+        return twin
 
     def pass_time(self, seconds: float) -> None:
         """Below zero too: a clock may be set back."""
