@@ -63,9 +63,10 @@ class Answer:
 class Server:
     """A stack's REST interface, for one test: its queue is named after it."""
 
-    def __init__(self, stack: ServedStack, name: str) -> None:
+    def __init__(self, stack: ServedStack, name: str, port: int | None = None) -> None:
         self.stack: Any = stack
         self.name = name
+        self._port = port
         self._session: aiohttp.ClientSession | None = None
         self._background: list[asyncio.Task[Any]] = []
 
@@ -92,7 +93,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.stack.app_port}"
+        return f"http://127.0.0.1:{self._port or self.stack.app_port}"
 
     async def request(
         self,
