@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
+from behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
 
 if TYPE_CHECKING:
     from behaviour.rest import Server
@@ -49,7 +48,7 @@ async def test_every_key_can_be_set_alone_and_is_answered_with_all_the_others(se
         assert (await queue.stats())["config"] == await queue.config()
 
 
-@on_every_stack
+@on_stacks(EMBEDDED)
 async def test_a_queue_of_the_most_partitions(server: Server) -> None:
     queue = server.queue()
     assert (await queue.configure(partitions=256)).ok()["partitions"] == 256
@@ -81,14 +80,3 @@ async def test_what_is_refused_leaves_all_keys_as_they_were(server: Server) -> N
         body = (await queue.configure(max_locks=9, **changes)).refused(400, "INVALID_REQUEST")
         assert next(iter(changes)) in body["message"]
     assert await queue.config() == DEFAULTS | good
-
-
-@on_stacks(*ALL, part=KILLED)
-async def test_a_configuration_outlives_the_process(server: Server) -> None:
-    queue = server.queue()
-    chosen = {key: values[-2] for key, values in RANGES.items()} | {"partitions": 3, "dead_letter_queue": "elsewhere"}
-    body = json.dumps(chosen).encode()
-    (await server.request("PUT", f"/queue/{queue.name}/config", body)).ok()
-    await server.stack.kill_app()
-    await server.stack.start_app()
-    assert await queue.config() == chosen

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from behaviour.clock import past
-from behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
+from behaviour.stacks import on_every_stack
 from behaviour.test_partitions import PARTITIONS, partition_of, partitioned
 from behaviour.test_redrive import rejected
 
@@ -161,18 +161,3 @@ async def test_a_delayed_item_is_a_first_one_too(server: Server) -> None:
     assert (await queue.push("now", dedup_id="k")).ok() == first | {"count": 0}
     stats = await queue.stats()
     assert (stats["count"], stats["delayed"]) == (1, 1)
-
-
-@on_stacks(*ALL, part=KILLED)
-async def test_dedup_ids_outlive_the_process(server: Server) -> None:
-    queue, single = await partitioned(server), server.queue("single")
-    first = {name: (await queue.push(name, dedup_id=name)).ok()["ids"] for name in "abcdefgh"}
-    alone = (await single.push(1, dedup_id="x")).ok()["ids"]
-    await server.stack.kill_app()
-    await server.stack.start_app()
-    # The server does not know yet that there are partitions.
-    answers = await asyncio.gather(*(queue.push("again", dedup_id=name) for name in first))
-    assert [answer.ok()["ids"] for answer in answers] == list(first.values())
-    assert {answer.body["count"] for answer in answers} == {0}
-    assert (await single.push(2, dedup_id="x")).ok() == {"success": True, "count": 0, "ids": alone}
-    assert sorted(await queue.drain()) == list("abcdefgh")

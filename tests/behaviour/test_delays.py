@@ -106,17 +106,6 @@ async def test_a_poll_wakes_when_an_item_falls_due(server: Server) -> None:
     assert sorted(item for answer in answers for item in answer["items"]) == ["a", "b", "back"]
 
 
-@on_stacks(*ALL, part=KILLED)
-async def test_delayed_items_outlive_the_process(server: Server) -> None:
-    queue = await partitioned(server)
-    for number in range(8):
-        (await queue.push(number, delay_seconds=1.5)).ok()
-    await server.stack.kill_app()
-    await server.stack.start_app()
-    assert sorted(await drained_when_due(queue, 8)) == list(range(8))
-    assert (await queue.stats())["count"] == 0
-
-
 @on_every_stack
 async def test_a_purge_takes_what_is_delayed_too(server: Server) -> None:
     queue = server.queue()

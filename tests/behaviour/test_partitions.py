@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
-from behaviour.test_long_polls import SOON, answered, waiting
+from behaviour.test_long_polls import answered, waiting
 from conformance.stack import eventually
 
 if TYPE_CHECKING:
@@ -375,21 +375,3 @@ async def test_a_queue_grows_while_it_is_in_use(server: Server) -> None:
     done += held["items"] + await queue.drain()
     assert sorted(map(str, done)) == sorted(map(str, pushed + [["last", n] for n in range(40)]))
     assert (await queue.stats())["locked"] == 0
-
-
-@on_stacks(*ALL, part=KILLED)
-async def test_a_server_that_was_started_anew_knows_all_partitions(server: Server) -> None:
-    queue, other, third = [await partitioned(server, suffix) for suffix in ("", "other", "third")]
-    for each in (queue, other, third):
-        await one_in_each(each, 3)
-    locks = [await queue.lock() for _ in range(PARTITIONS)]
-    await server.stack.kill_app()
-    await server.stack.start_app()
-    far = max(locks, key=lambda lock: lock["messages"][0]["partition"])
-    assert (await queue.acknowledge(far["lock_id"])).ok()["items_acknowledged"] == 1
-    assert (await other.stats())["count"] == 3 * PARTITIONS
-    assert len(await third.drain()) == 3 * PARTITIONS
-    for lock in locks:
-        if lock is not far:
-            (await queue.abandon(lock["lock_id"])).ok()
-    assert len(await asyncio.wait_for(queue.drain(), SOON)) == 3 * PARTITIONS - 1
