@@ -10,12 +10,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from client.server import Server, until
+from holdfast.gateway.server import create_gateway
+from holdfast.local.ports import free_port
+from holdfast.pushpop.index import SHARDS
+from holdfast.runtime.dapr import DaprHost
+from holdfast.runtime.dapr.client import DaprHostClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from prometheus_client.samples import Sample
+    from starlette.types import ASGIApp
 
 TOKEN = "open sesame"
 
@@ -174,6 +180,37 @@ async def test_what_queues_counted_goes_on_after_a_restart_and_what_the_process_
             assert shown.value("holdfast_http_requests_total", **requests) == 1
         finally:
             await server.kill()
+
+
+async def test_a_server_without_its_sidecar_shows_at_least_itself() -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    gateway = create_gateway(lambda app: DaprHost(app, client=DaprHostClient(nobody, nobody)), loopback=True)
+    try:
+        await requested(gateway.app, "PUT", "/actors/Nothing/made-up/method/x")
+        status, text = await requested(gateway.app, "GET", "/metrics")
+        assert status == 200
+        shown = Scrape(text)
+        assert shown.value("holdfast_scrape_unreachable", what="index") == SHARDS
+        assert (shown.value("process_open_fds") or 0) > 0
+        call = {"route": "/actors/{actor_type}/{actor_id}/method/{name}", "method": "PUT", "status": "500"}
+        assert shown.value("holdfast_http_requests_total", **call) == 1
+    finally:
+        await gateway.host.stop()
+
+
+async def requested(app: ASGIApp, verb: str, path: str) -> tuple[int, str]:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": verb, "path": path, "raw_path": path.encode(), "query_string": b""}
+    headers = [(b"host", b"127.0.0.1:8080")]
+    await app({**scope, "headers": headers, "client": ("127.0.0.1", 1234)}, receive, send)
+    return sent[0]["status"], sent[1]["body"].decode()
 
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 401), ({"Authorization": f"Bearer {TOKEN}"}, 200)])

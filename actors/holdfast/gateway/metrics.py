@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Info, ProcessCollector, generate_latest
@@ -71,7 +71,7 @@ class _Together:
 class RequestsCounted:
     """Middleware around all others, so that it sees what those refuse.
 
-    Who answers a request leaves in the scope which route it was, as Starlette does.
+    Who answers a request leaves its route in the scope: as Starlette does, or just the path of it.
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
@@ -87,9 +87,9 @@ class RequestsCounted:
 
         def counted(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
-                route: str = getattr(scope.get("route"), "path", OTHER)
+                route: Any = scope.get("route", OTHER)
                 method = scope["method"] if scope["method"] in _METHODS else OTHER
-                self._counts[route, method, message["status"]] += 1
+                self._counts[getattr(route, "path", route), method, message["status"]] += 1
             return send(message)
 
         await self._app(scope, receive, counted)
