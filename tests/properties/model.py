@@ -319,8 +319,10 @@ class ModelQueue:
     def _abandon(self, lock: Lock, data: Answer, now: float) -> Answer:
         items = self._release(lock, data.get("ids"))
         self.counters["abandoned"] += len(items)
+        before = self.counters["dead_lettered"]
         self._give_back(items, now, data.get("error"), data.get("delay_seconds", 0))
-        return {"success": True, "items_acknowledged": len(items)}
+        dead = self.counters["dead_lettered"] - before
+        return {"success": True, "items_acknowledged": len(items)} | ({"dead_lettered": dead} if dead else {})
 
     def _ExtendLock(self, data: Answer, now: float, given: Answer) -> Answer:
         return self._extend(self._lock(data), data, now)

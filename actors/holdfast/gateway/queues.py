@@ -202,7 +202,7 @@ class Queues:
         async def answer(call: Call) -> Answer:
             queue = _queue_id(call)
             body, data = await call.json_object()
-            return accepted(await self._partitions.call_holder(queue, data.get("lock_id"), method, body))
+            return await self._of_lock(queue, data.get("lock_id"), method, body)
 
         return answer
 
@@ -215,9 +215,15 @@ class Queues:
             if "lock_id_prefix" in data:
                 raise InvalidRequest("lock_id_prefix: belongs into the path")
             asked = dump(data | {"lock_id_prefix": prefix})
-            return accepted(await self._partitions.call_holder(queue, prefix, method, asked))
+            return await self._of_lock(queue, prefix, method, asked)
 
         return operate
+
+    async def _of_lock(self, queue: str, lock_id: Any, method: str, body: bytes) -> Answer:
+        answer = accepted(await self._partitions.call_holder(queue, lock_id, method, body))
+        if answer.get("dead_lettered"):
+            await self._dead_letters.deliver(queue, partition_of_lock(str(lock_id)))
+        return answer
 
     async def _ask_all(self, queue: str, method: str, data: bytes = b"null") -> list[Answer]:
         return [accepted(answer) for answer in await self._partitions.call_all(queue, method, data)]

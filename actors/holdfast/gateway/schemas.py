@@ -61,6 +61,8 @@ class LockAnswer(Answer):
     success: bool
     message: str
     items_acknowledged: int
+    #: How many of them had been delivered too often to be given back.
+    dead_lettered: int | None = None
 
 
 class ExtendAnswer(Answer):

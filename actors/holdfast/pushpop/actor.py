@@ -148,6 +148,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         async with self.work.turn() as turn:
             queue = await self._queue(turn)
             moment = Moment(self.now(), self._new_lock_id, self._doorbells)
+            partitions = queue.config.partitions
             await _drive(turn, queue.catch_up(moment.now))
             answers = await _drive(turn, execute_all(queue, moment, calls))
             changes = queue.changes()
@@ -157,7 +158,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             await turn.save()
             _give_memory_back(turn, queue)
         self._observe(queue)
-        self._run_errands(queue)
+        # Those who wait have to leave their doorbells at new partitions too.
+        self._run_errands(queue, ring_all=queue.config.partitions > partitions)
         return answers
 
     async def _queue(self, turn: Turn) -> Queue:
@@ -174,8 +176,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             self.host.meters.processing.observe(seconds)
         queue.held_seconds.clear()
 
-    def _run_errands(self, queue: Queue) -> None:
-        if self._doorbells and queue.available:
+    def _run_errands(self, queue: Queue, *, ring_all: bool) -> None:
+        if self._doorbells and (queue.available or ring_all):
             for doorbell in self._doorbells:
                 self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self._name))
             self._doorbells.clear()

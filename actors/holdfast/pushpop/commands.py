@@ -140,8 +140,9 @@ def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 def _given_back(
     queue: Queue, moment: Moment, lock_id: str, request: requests.Return, ids: Sequence[str] | None = None
 ) -> Steps[Answer]:
+    before = queue.counters["dead_lettered"]
     count = yield from queue.abandon(moment.now, lock_id, request.error, request.delay_seconds, ids)
-    return replies.answered("given back", count)
+    return replies.given_back(count, queue.counters["dead_lettered"] - before)
 
 
 def _extend_lock(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:

@@ -45,6 +45,14 @@ def answered(what: str, count: int) -> dict[str, Any]:
     }
 
 
+def given_back(count: int, dead_lettered: int) -> dict[str, Any]:
+    """Some may have been delivered once too often for that."""
+    if not dead_lettered:
+        return answered("given back", count)
+    answer = answered("given back", count) | {"dead_lettered": dead_lettered}
+    return answer | {"message": f"{count - dead_lettered} of {count} items given back, {dead_lettered} dead-lettered"}
+
+
 def in_flight(locks: Sequence[tuple[Lock, Sequence[Delivery]]], partition: int) -> dict[str, Any]:
     return {"locks": [_items(deliveries, partition) | lock_shown(lock, partition) for lock, deliveries in locks]}
 
