@@ -48,7 +48,7 @@ class _Comparison:
     def __init__(self, generator: random.Random) -> None:
         self.operations = 0
         self._random = generator
-        self._make = Operations(generator, as_gateway=True)
+        self._make = Operations(generator, driven=True)
         self._pairs = {name: _Pair(name) for name in QUEUES}
         self._now = MORNING
 

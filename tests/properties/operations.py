@@ -122,11 +122,12 @@ class Known:
 class Operations:
     """Makes operations. Every item that is pushed is one of a kind."""
 
-    def __init__(self, random: random.Random, name: str = "", *, as_gateway: bool = False) -> None:
+    def __init__(self, random: random.Random, name: str = "", *, driven: bool = False) -> None:
         self._random = random
         self._name = name
-        #: Whether to say what only the gateway says.
-        self._as_gateway = as_gateway
+        #: Whether it is for a queue that is driven by hand: such a one has all the time in the world, and is also told
+        #: what only the gateway says.
+        self._driven = driven
         self._made = 0
         self._methods = list(WEIGHTS)
         self._weights = list(WEIGHTS.values())
@@ -163,7 +164,7 @@ class Operations:
 
     def _push(self, known: Known) -> Any:
         elsewhere = {}
-        if self._as_gateway and self._random.random() < 0.2:
+        if self._driven and self._random.random() < 0.2:
             elsewhere = {"elsewhere": self._random.randint(0, 10)}
         if self._random.random() < 0.7:
             return self._item() | elsewhere
@@ -176,7 +177,7 @@ class Operations:
             payload["load"] = self._random.choice(LOADS)
         item = {"item": payload} | self._maybe(priority=self._random.randint(0, 2))
         if self._random.random() < 0.25:
-            item["delay_seconds"] = self._random.choice((0, 0.05, 0.3, 1, 4.95, 60, 400, 1e6))
+            item["delay_seconds"] = self._random.choice((0, 0.05, 0.3, 1, 4.95, 60, 400, 1e6 if self._driven else 2))
         if self._random.random() < 0.15:
             item["ttl_seconds"] = self._random.choice((1, 5, 60))
         if self._random.random() < 0.25:
@@ -213,8 +214,9 @@ class Operations:
         return lock | {"ids": self._ids(known)}
 
     def _of_another(self, known: Known) -> dict[str, Any]:
-        lock_id = self._lock_id(known)
-        return {"lock_id_prefix": lock_id[: self._random.choice((1, 3, 6, 8))]}
+        # As much as is shown of it; or less, which may be the beginning of several.
+        length = self._random.choice((1, 3, 8)) if self._driven else 8
+        return {"lock_id_prefix": self._lock_id(known)[:length]}
 
     def _return(self) -> dict[str, Any]:
         delay = self._maybe(delay_seconds=self._random.choice((0, 0.01, 2, 30))) if self._random.random() < 0.4 else {}
@@ -247,7 +249,7 @@ class Operations:
                 {"partitions": choose((1, 1, 2, 3))},
             )
         )
-        if self._as_gateway and self._random.random() < 0.2:
+        if self._driven and self._random.random() < 0.2:
             changes["elsewhere"] = self._random.randint(0, 10)
         return changes
 
