@@ -230,7 +230,7 @@ class Journal:
     def _went(self, life: Life, before: stored.Contents, *, drops: bool) -> None:
         lock = before.locks.get(life.where.removeprefix(LOCKED))
         life.gone_late = lock is not None and lock.expires_at <= self._now()
-        life.gone_expired = drops and life.until is not None and life.until <= self._now()
+        life.gone_expired = drops and life.until is not None and life.until <= self._latest
         life.gone_in, life.gone_from, life.where = self.commits, life.where, "gone"
         if life.gone_from.startswith(IN_PARCEL):
             assert life.successor is not None, f"{life} was crossed off before it had arrived"
@@ -239,7 +239,8 @@ class Journal:
         """Whatever was left waiting comes after all that was taken: nothing overtakes."""
         if before.waiting == after.waiting:
             return
-        now, partition = self._now(), after.partition
+        # The clock may have been set back since the turn looked at it.
+        now, partition = self._latest, after.partition
         waited, waits = set(before.waiting), set(after.waiting)
         moved = {entry.place for entry, where in after.everything() if where.startswith((WAITING, IN_PARCEL, DELAYED))}
         taken = [
@@ -252,7 +253,7 @@ class Journal:
         left = [entry for entry in waited & waits if entry.until is None or entry.until > now]
         if taken and left:
             last, first = max(entry.place for entry in taken), min(entry.place for entry in left)
-            assert last < first, f"{last} was taken before {first}"
+            assert last < first, f"{max(taken)} was taken before {min(left)}"
 
     def _check_due(self, before: stored.Contents, after: stored.Contents) -> None:
         """What fell due was due, and nothing that is due before it was left."""
@@ -261,7 +262,7 @@ class Journal:
         fell = [item for item in before.not_due if item.shelved not in left and item.shelved in placed]
         if fell:
             last = max(item.due for item in fell)
-            assert last <= self._now(), f"{fell} fell due too early"
+            assert last <= self._latest, f"{fell} fell due too early"
             known = set(before.not_due)
             earlier = [item for item in after.not_due if item in known and item.due < last]
             assert not earlier, f"{earlier} should have come before {fell}"

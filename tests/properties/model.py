@@ -66,6 +66,9 @@ class Item:
     error: str | None = field(compare=False, default=None)
     #: Of a dead letter, where it came from.
     origin: dict[str, Any] | None = field(compare=False, default=None)
+    #: Whether it expired while it was locked. Should the clock be set back before it is given back, nobody knows how
+    #: long it takes until it is looked at again.
+    overlooked: bool = field(compare=False, default=False)
 
     def expired(self, now: float) -> bool:
         return self.until is not None and self.until <= now
@@ -195,6 +198,8 @@ class ModelQueue:
         """Comes before everything that is asked."""
         for known in (*self._dedup.values(), *self._claims.values()):
             known.lapsed = known.lapsed or known.at + self.config["dedup_window_seconds"] <= now
+        for item in (item for lock in self.locks for item in lock.items):
+            item.overlooked = item.overlooked or item.expired(now)
         expired = [lock for lock in self.locks if lock.expires_at <= now]
         for lock in sorted(expired, key=lambda lock: (lock.expires_at, lock.items[0])):
             self.counters["expired"] += len(lock.items)
@@ -220,7 +225,7 @@ class ModelQueue:
         """Whether nothing is left to be done at this moment; some things are done in the next tenth of a second."""
         return not (
             any(item.due is not None and item.due <= now for item in self.not_due)
-            or any(item.expired(now - 0.1) for item in self._not_locked())
+            or any(item.expired(now - 0.1) for item in self._not_locked() if not item.overlooked)
         )
 
     def restarted(self) -> None:

@@ -394,20 +394,14 @@ class Inspection:
 
     async def _what_is_due_is_done(self) -> None:
         """Locks end, delayed items become available, expired ones vanish, and dedup ids are forgotten."""
-        quiet_since = self._now()
-        while deadlines := self._deadlines():
-            latest = max(quiet_since, min(deadlines)) + LATEST + SLACK
-            await self._sleep_until(latest)
-            overdue = self._overdue(latest)
-            # A queue does some at a time, each in a turn of its own, and the reminder of each may be late.
-            while overdue and self._deadlines() != deadlines:
-                deadlines = self._deadlines()
-                await asyncio.sleep(LATEST + SLACK)
-                overdue = self._overdue(latest)
-            assert not overdue, f"something was due {latest - min(overdue):.0f} s ago, and nothing happened"
-
-    def _overdue(self, latest: float) -> Sequence[float]:
-        return [moment for moment in self._deadlines() if moment + LATEST + SLACK <= latest]
+        while ahead := self._ahead():
+            await self._sleep_until(max(self._now(), min(map(min, ahead.values()))) + LATEST + SLACK)
+            following = self._ahead()
+            for name, moments in ahead.items():
+                # A queue does some at a time, each in a turn of its own, and the reminder of each may be late.
+                if min(moments) + LATEST + SLACK <= self._now():
+                    late = self._now() - min(moments)
+                    assert following.get(name) != moments, f"{late:.0f} s ago {name} had to do something, and did not"
 
     async def _all_is_tidied_up(self) -> None:
         """What was sent arrives, queues are listed, partitions know their configuration, and nothing is left behind."""
@@ -454,15 +448,18 @@ class Inspection:
         used = {name for name in known if self._journal.watched(name).used or self._journal.partitions(name) > 1}
         assert used <= set(listed) <= known
 
-    def _deadlines(self) -> Sequence[float]:
-        found: list[float] = []
-        for watched in self._journal.queues.values():
+    def _ahead(self) -> dict[str, list[float]]:
+        """The moments at which something is to happen by itself, in each queue in which something is."""
+        ahead: dict[str, list[float]] = {}
+        for name, watched in self._journal.queues.items():
             contents, window = watched.contents, watched.setting("dedup_window_seconds")
-            found += [lock.expires_at for lock in contents.locks.values()]
-            found += [group.due for group in contents.postponed]
-            found += [tick / TICKS_PER_SECOND for tick, _ in contents.calendar]
-            found += [at + window for at in contents.remembered.values()]
-        return found
+            ahead[name] = [
+                *(lock.expires_at for lock in contents.locks.values()),
+                *(group.due for group in contents.postponed),
+                *(tick / TICKS_PER_SECOND for tick, _ in contents.calendar),
+                *(at + window for at in contents.remembered.values()),
+            ]
+        return {name: moments for name, moments in ahead.items() if moments}
 
     def _now(self) -> float:
         return self._server.loop.wall_clock()

@@ -104,7 +104,7 @@ class Contents:
     garbage: int = 0
     #: What is to happen, with the tick it is for.
     calendar: list[tuple[int, list[Any]]] = field(default_factory=list)
-    #: The chunks of dedup ids and claims, with when the last of each was added.
+    #: The chunks of dedup ids and claims, with when the last of each was added, or of one before it: they go in order.
     remembered: dict[str, float] = field(default_factory=dict)
     #: The keys of all that items do not lie in.
     own_keys: set[str] = field(default_factory=set)
@@ -200,9 +200,10 @@ class _Reader:
         self._shelf(metadata.get("_shelf"))
         self._calendar(metadata.get("_calendar"))
         for name in ("dedup", "claims"):
+            end = 0.0
             for number in range(*metadata.get(f"_{name}", (0, 0))):
-                chunk = self._own(f"{name}-{number}")
-                contents.remembered[f"{name}-{number}"] = max(at for _, _, at in chunk)
+                end = max(end, *(at for _, _, at in self._own(f"{name}-{number}")))
+                contents.remembered[f"{name}-{number}"] = end
 
     def _holdings(self, metadata: dict[str, Any]) -> list[Entry]:
         """Answers what was given back."""
