@@ -49,6 +49,8 @@ MAX_PRIORITIES = 1000
 
 # What was to be sent, and may have been lost with the process, is sent again after this.
 RESEND_SECONDS = 5.0
+# A claim outlasts the id it is for: that is pushed later, in another partition, by another clock.
+CLAIM_LEEWAY = 60.0
 # How soon there may be room in a full queue, for those who ask.
 ROOM_SECONDS = 1
 
@@ -140,7 +142,8 @@ class Queue:
     def next_deadline(self, now: float) -> float | None:
         """When the queue has to be looked at again even if nobody asks."""
         window = self.config.dedup_window_seconds
-        moments = [self.stock.next_moment(), self._dedup.next_end(window), self._claims.next_end(window)]
+        claims_end = self._claims.next_end(window + CLAIM_LEEWAY)
+        moments = [self.stock.next_moment(), self._dedup.next_end(window), claims_end]
         if self.stock.has_garbage:
             moments.append(now)
         if self.stock.holdings.outbox or self.to_be_listed or self.untold:
@@ -168,7 +171,7 @@ class Queue:
             yield from self._spoil(spoiled, now)
         self._dirty = self.stock.sweep() or self._dirty
         self._dedup.forget(now, self.config.dedup_window_seconds)
-        self._claims.forget(now, self.config.dedup_window_seconds)
+        self._claims.forget(now, self.config.dedup_window_seconds + CLAIM_LEEWAY)
 
     # Pushing and popping
 
@@ -221,15 +224,17 @@ class Queue:
     def claim(self, now: float, dedup_ids: Sequence[str], partition: int) -> list[int]:
         """To which partition each of them belongs: those that are new, to this one from now on."""
         window = self.config.dedup_window_seconds
+        if not window:
+            return [partition for _ in dedup_ids]
         belongs = []
         for dedup_id in dedup_ids:
-            known = self._claims.get(dedup_id, now, window)
-            if known is None and self._dedup.get(dedup_id, now, window) is not None:
-                known = self.partition  # from before there were others
-            if known is None:
-                known = partition
-                self._claims.remember(dedup_id, partition, now)
-            belongs.append(known)
+            home = self._claims.get(dedup_id, now, window + CLAIM_LEEWAY)
+            if home is None:
+                pushed_here = self._dedup.get(dedup_id, now, window) is not None  # before there were others
+                home = self.partition if pushed_here else partition
+            if self._claims.get(dedup_id, now, window) is None:
+                self._claims.remember(dedup_id, home, now)
+            belongs.append(home)
         return belongs
 
     # What is locked
@@ -470,7 +475,7 @@ class Queue:
             if item.dedup_id is not None and window:
                 if item.dedup_id in seen or self._dedup.get(item.dedup_id, now, window) is not None:
                     continue
-                if self._claims.get(item.dedup_id, now, window) not in (None, self.partition):
+                if self._claims.get(item.dedup_id, now, window + CLAIM_LEEWAY) not in (None, self.partition):
                     raise Conflict(f"The dedup_id of item {number} belongs to another partition of the queue.")
                 seen.add(item.dedup_id)
             new.append(number)
