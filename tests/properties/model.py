@@ -10,10 +10,7 @@ from bisect import insort
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import ceil, inf
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, TypeGuard
 
 Answer = dict[str, Any]
 
@@ -245,9 +242,9 @@ class ModelQueue:
                 new.append(number)
             elif dedup_id not in seen:
                 seen.add(dedup_id)
-                if self._known(self._dedup, dedup_id, now, lambda value, number=number: value == ids[number]) is None:
+                if not self._is_duplicate(dedup_id, now, ids[number]):
                     new.append(number)
-                    if self._home(dedup_id, now, given) not in (None, self.partition):
+                    if self._is_elsewhere(dedup_id, now, given):
                         raise Refused("CONFLICT")
         self._refuse_too_many(len(new), data.get("elsewhere", 0), now)
         expected = []
@@ -264,18 +261,20 @@ class ModelQueue:
         return {"success": True, "count": len(new), "ids": expected}
 
     def _Claim(self, data: Answer, now: float, given: Answer) -> Answer:
-        partitions = []
+        homes = []
         for dedup_id, told in zip(data["dedup_ids"], given["partitions"], strict=True):
-            home = self._known(self._claims, dedup_id, now, lambda value, told=told: value == told)
-            pushed = self._dedup.get(dedup_id)
-            if home is None and self._known(self._dedup, dedup_id, now, lambda _, told=told: told == self.partition):
+            claimed, pushed = self._claims.get(dedup_id), self._dedup.get(dedup_id)
+            home = data["partition"]
+            if self._is_fresh(claimed, now) and not (claimed.lapsed and told != claimed.value):
+                home = claimed.value
+            elif self._is_fresh(pushed, now) and not pushed.lapsed:
                 home = self.partition
-            if home is None or (pushed and pushed.lapsed):
-                home = data["partition"] if home is None else home
-                # What it was pushed here for may have been forgotten, and if not, it is not claimed anew.
-                self._claims[dedup_id] = Remembered(home, now, lapsed=bool(pushed and pushed.lapsed))
-            partitions.append(home)
-        return {"success": True, "partitions": partitions}
+            elif (claimed and told == claimed.value) or (pushed and told == self.partition):
+                home = told  # it need not be forgotten at once
+            if self.config["dedup_window_seconds"] and not self._is_fresh(claimed, now):
+                self._claims[dedup_id] = Remembered(home, now)
+            homes.append(home)
+        return {"success": True, "partitions": homes}
 
     def _Pop(self, data: Answer, now: float, given: Answer) -> Answer:
         return self._popped(self._take(data, now))
@@ -533,18 +532,21 @@ class ModelQueue:
         self._numbers += 1
         return self._numbers
 
-    def _known(
-        self, remembered: dict[str, Remembered], dedup_id: str, now: float, is_told: Callable[[Any], bool]
-    ) -> Any:
-        """What it stands for, or None. ``is_told`` says whether the queue knows it, where it may have forgotten."""
-        known = remembered.get(dedup_id)
-        if known is None or known.at + self.config["dedup_window_seconds"] <= now:
-            return None
-        return None if known.lapsed and not is_told(known.value) else known.value
+    def _is_fresh(self, known: Remembered | None, now: float) -> TypeGuard[Remembered]:
+        return known is not None and known.at + self.config["dedup_window_seconds"] > now
 
-    def _home(self, dedup_id: str, now: float, given: Answer) -> Any:
-        """The partition that claimed it."""
-        return self._known(self._claims, dedup_id, now, lambda _: given.get("error_code") == "CONFLICT")
+    def _is_duplicate(self, dedup_id: str, now: float, given: str | None) -> bool:
+        """``given`` is the id that was answered, where the queue may have forgotten it or not."""
+        known = self._dedup.get(dedup_id)
+        return self._is_fresh(known, now) and not (known.lapsed and given != known.value)
+
+    def _is_elsewhere(self, dedup_id: str, now: float, given: Answer) -> bool:
+        """Whether another partition claimed it. That need not be forgotten at once."""
+        claimed = self._claims.get(dedup_id)
+        if claimed is None or claimed.value == self.partition:
+            return False
+        sure = self._is_fresh(claimed, now) and not claimed.lapsed
+        return sure or given.get("error_code") == "CONFLICT"
 
     def _refuse_too_many(self, new: int, elsewhere: int, now: float) -> None:
         capacity, rate = self.config["capacity"], self.config["rate_per_second"]

@@ -16,7 +16,7 @@ from holdfast.gateway.gather import Gatherer
 from holdfast.identity import partition_id, split_partition
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
-from holdfast.pushpop.core import RESEND_SECONDS
+from holdfast.pushpop.core import CLAIM_LEEWAY, RESEND_SECONDS
 from holdfast.pushpop.doorbell import Doorbell, DoorbellActor, Listening
 from holdfast.pushpop.index import INDEX_TYPE, SHARDS, QueueIndexActor
 from holdfast.runtime.reminders import LONGEST_WAIT
@@ -457,7 +457,7 @@ class Inspection:
                 *(lock.expires_at for lock in contents.locks.values()),
                 *(group.due for group in contents.postponed),
                 *(tick / TICKS_PER_SECOND for tick, _ in contents.calendar),
-                *(at + window for at in contents.remembered.values()),
+                *(at + window + CLAIM_LEEWAY * key.startswith("claims") for key, at in contents.remembered.items()),
             ]
         return {name: moments for name, moments in ahead.items() if moments}
 
