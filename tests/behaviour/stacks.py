@@ -125,7 +125,8 @@ class OnReplicas(OnPostgresql):
         """How many queues, or partitions of them, it has in memory."""
         assert self._second_sidecar is not None
         active = (await self._second_sidecar.metadata() or {}).get("actorRuntime", {}).get("activeActors", [])
-        return sum(entry["count"] for entry in active if entry["type"] == "PushPopActor")
+        # An entry that says no count has none.
+        return sum(entry.get("count", 0) for entry in active if entry["type"] == "PushPopActor")
 
     async def stop_second(self) -> None:
         assert self._second is not None

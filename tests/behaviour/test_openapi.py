@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SEED = 20260228
 #: For each call and each way of making them up: half a minute to a minute.
-EXAMPLES = 30
+EXAMPLES = 20
 
 
 @on_stacks(EMBEDDED)
