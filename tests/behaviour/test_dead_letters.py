@@ -37,7 +37,10 @@ async def test_an_item_is_delivered_exactly_max_deliveries_times(server: Server)
     for attempt in (1, 2, 3):
         taken = await queue.lock()
         assert [(m["id"], m["delivery_count"]) for m in taken["messages"]] == [(item_id, attempt)]
-        (await queue.abandon(taken["lock_id"], error=f"attempt {attempt}")).ok()
+        answer = (await queue.abandon(taken["lock_id"], error=f"attempt {attempt}")).ok()
+        assert (answer["items_acknowledged"], answer.get("dead_lettered")) == (1, 1 if attempt == 3 else None)
+    # When the answer is there, so is the dead letter.
+    assert (await queue.stats())["dead_letters"] == 1
     assert (await queue.pop()).ok()["items"] == ["next"]
     dead = await arrived(dead_letters_of(queue), 1)
     assert dead["items"] == [{"poison": True}]

@@ -205,6 +205,18 @@ async def test_polls_hear_of_a_lock_that_is_given_back_in_any_partition(server: 
         assert answer["items"] == lock["items"]
 
 
+@on_stacks(*ALL, part=KILLED)
+async def test_polls_hear_of_a_push_to_a_partition_that_is_new(server: Server) -> None:
+    queue = server.queue()
+    polls = await waiting(queue, polls=PARTITIONS)
+    (await queue.configure(partitions=PARTITIONS)).ok()
+    homes = set()
+    for number in range(PARTITIONS):
+        homes.add(partition_of((await queue.push(number)).ok()["ids"][0]))
+        assert len(await answered(polls, number + 1)) == number + 1
+    assert homes > {0}
+
+
 # What finds a partition
 
 
