@@ -38,8 +38,16 @@ def test_a_claim_outlasts_the_push_that_follows_it() -> None:
     assert claim(queue, "a", 1) == 2
     other.now = queue.now
     assert other.call("Push", {"item": 2, "dedup_id": "a"})["count"] == 0
-    # Claimed anew, it lasts as long again.
-    queue.pass_time(65)
+
+
+def test_a_claim_lasts_from_when_it_was_last_asked_for() -> None:
+    """The first one who claimed it may never have pushed it."""
+    queue = DrivenQueue(partitions=3, dedup_window_seconds=100)
+    assert claim(queue, "a", 2) == 2
+    queue.pass_time(99)
+    assert claim(queue, "a", 1) == 2  # and pushes it
+    queue.restart()
+    queue.pass_time(99)
     assert claim(queue, "a", 1) == 2
 
 

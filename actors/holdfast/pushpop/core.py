@@ -232,7 +232,9 @@ class Queue:
             if home is None:
                 pushed_here = self._dedup.get(dedup_id, now, window) is not None  # before there were others
                 home = self.partition if pushed_here else partition
-            if self._claims.get(dedup_id, now, window) is None:
+            # Renewed, because the push that follows may be the first one that is stored: half of the leeway is for
+            # that to arrive in, and saves a write to those that come soon after each other.
+            if self._claims.get(dedup_id, now, CLAIM_LEEWAY / 2) is None:
                 self._claims.remember(dedup_id, home, now)
             belongs.append(home)
         return belongs
