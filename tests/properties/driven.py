@@ -14,6 +14,8 @@ from holdfast.pushpop.items import lock_prefix
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.pushpop.steps import Steps
 
 Answer = dict[str, Any]
@@ -21,6 +23,17 @@ Call = tuple[str, Any]
 Reply = TypeVar("Reply")
 
 MORNING = 1_800_000_000.0
+
+
+def drive(steps: Steps[Reply], read: Callable[[tuple[str, ...]], list[Any]]) -> Reply:
+    """Gives a state machine what it asks for, until it answers."""
+    values: list[Any] | None = None
+    try:
+        while True:
+            values = read(next(steps) if values is None else steps.send(values))
+    except StopIteration as ended:
+        reply: Reply = ended.value
+        return reply
 
 
 @dataclass(slots=True)
@@ -121,13 +134,7 @@ class DrivenQueue:
         return load(self.store[key]) if key in self.store else None
 
     def _drive(self, steps: Steps[Reply]) -> Reply:
-        values: list[Any] | None = None
-        try:
-            while True:
-                values = self._read(next(steps) if values is None else steps.send(values))
-        except StopIteration as ended:
-            reply: Reply = ended.value
-            return reply
+        return drive(steps, self._read)
 
     def _read(self, keys: tuple[str, ...]) -> list[Any]:
         self.cost.keys_read += len(keys)
