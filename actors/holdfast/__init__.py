@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.app import App
+from holdfast.orchestration.retry import Retry
 
 if TYPE_CHECKING:
     from holdfast.client import Client
+    from holdfast.orchestration.context import Context
     from holdfast.runtime.work import DurableActor
 
 __version__ = "0.1.0"
 
-__all__ = ["App", "Client", "DurableActor", "__version__"]
+__all__ = ["App", "Client", "Context", "DurableActor", "Retry", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +23,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.client import Client
 
         return Client
+    if name == "Context":
+        from holdfast.orchestration.context import Context
+
+        return Context
     if name == "DurableActor":
         from holdfast.runtime.work import DurableActor
 
