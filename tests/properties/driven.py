@@ -12,7 +12,7 @@ from holdfast.pushpop.core import CONFIG, METADATA, Queue
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from holdfast.pushpop.core import Steps
+    from holdfast.pushpop.steps import Steps
 
 Answer = dict[str, Any]
 Call = tuple[str, Any]
@@ -63,8 +63,7 @@ class DrivenQueue:
         queue = self.queue
         self.cost = Cost()
         moment = Moment(self.now, lambda: next(self._lock_ids), set())
-        queue.expire(self.now)
-        queue.sweep()
+        self._drive(queue.catch_up(self.now))
         answers: list[Answer] = load(dump(self._drive(execute_all(queue, moment, calls))))
         changes = {key: None if value is None else dump(value) for key, value in queue.changes().items()}
         if saved:

@@ -16,7 +16,20 @@ Answer = dict[str, Any]
 LONGEST_LOCK = 300
 MOST_AT_ONCE = 100
 
-COUNTERS = ("pushed", "popped", "acknowledged", "abandoned", "expired", "redelivered", "dead_lettered", "purged")
+COUNTERS = (
+    "pushed",
+    "popped",
+    "acknowledged",
+    "abandoned",
+    "expired",
+    "redelivered",
+    "dead_lettered",
+    "purged",
+    "revoked",
+    "ttl_expired",
+    "deduplicated",
+    "redriven",
+)
 
 
 @dataclass(order=True, slots=True)
@@ -89,7 +102,17 @@ class ModelQueue:
 
     def __init__(self, name: str, *, remembered: int = 100) -> None:
         self.name = name
-        self.config: dict[str, Any] = {"max_locks": 1, "max_deliveries": 10, "dead_letter_queue": None}
+        self.config: dict[str, Any] = {
+            "partitions": 1,
+            "max_locks": 1,
+            "max_deliveries": 10,
+            "dead_letter_queue": None,
+            "dedup_window_seconds": 300,
+            "capacity": None,
+            "default_ttl_seconds": None,
+            "expired_to_dead_letters": False,
+            "rate_per_second": None,
+        }
         self.waiting: list[Item] = []
         self.locks: list[Lock] = []
         self.expired: list[str] = []
@@ -115,7 +138,8 @@ class ModelQueue:
         expired = [lock for lock in self.locks if lock.expires_at <= now]
         for lock in sorted(expired, key=lambda lock: (lock.expires_at, lock.items[0])):
             self.counters["expired"] += len(lock.items)
-            self.expired = [*self.expired, lock.id][-self._remembered :]
+            most = max(self._remembered, self.config["max_locks"])
+            self.expired = [*self.expired, lock.id][-most:]
             self._give_back(lock, now, None)
 
     @property
@@ -187,12 +211,14 @@ class ModelQueue:
         oldest = min((item.enqueued_at for item in firsts), default=None)
         return {
             "queue": self.name,
+            "partition": 0,
             "count": len(self.waiting),
             "priorities": {
                 str(priority): sum(item.priority == priority for item in self.waiting) for priority in priorities
             },
             "locked": sum(len(lock.items) for lock in self.locks),
             "delayed": 0,
+            "load": len(self.waiting) + sum(len(lock.items) for lock in self.locks),
             "oldest_age_seconds": None if oldest is None else max(0.0, now - oldest),
             "locks": [_shown(lock) for lock in self.locks],
             "counters": dict(self.counters),
@@ -297,7 +323,7 @@ def _popped(items: list[Item]) -> Answer:
 
 
 def _shown(lock: Lock) -> Answer:
-    return {"lock_id_prefix": lock.id[:4], "count": len(lock.items), "expires_at": _iso(lock.expires_at)}
+    return {"lock_id_prefix": lock.id[:6], "count": len(lock.items), "expires_at": _iso(lock.expires_at)}
 
 
 def _iso(moment: float) -> str:

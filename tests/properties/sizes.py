@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from holdfast.pushpop import core, holdings, index, lanes
+from holdfast.pushpop import holdings, index, lanes, stock
 
 if TYPE_CHECKING:
     import random
@@ -23,7 +23,7 @@ def small(random: random.Random) -> Iterator[None]:
         for module, name, values in (
             (lanes, "SEGMENT_ITEMS", (1, 2, 3, 7)),
             (lanes, "SEGMENT_BYTES", (1, 200, 500)),
-            (core, "SWEEP_AT_ONCE", (1, 2, 5)),
+            (stock, "SWEEP_AT_ONCE", (1, 2, 5)),
             (holdings, "INLINE_BYTES", (0, 100, 1000)),
             (holdings, "EXPIRED_REMEMBERED", (1, 3, 100)),
             (index, "PAGE", (1, 2)),

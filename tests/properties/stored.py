@@ -115,7 +115,7 @@ def read(value: Callable[[str], Any]) -> Contents:
             number = int(key.removeprefix("parcel-"))
             entries = _entries(parcel["taken"])
             contents.parcels[number] = StoredParcel(entries, parcel["target"], parcel["reason"])
-    returned = sorted(_entries(taken for group in groups.values() if group is not None for taken in group))
+    returned = sorted(_entries(taken for group in groups.values() if group is not None for taken in group["taken"]))
     contents.own_keys.update(key for key, found in (locks | parcels | groups).items() if found is not None)
     lanes = {int(priority): lane for priority, lane in metadata["_lanes"].items()}
     for priority in sorted(lanes):
@@ -133,7 +133,7 @@ def _entries(taken: Iterable[list[Any]]) -> list[Entry]:
 
 
 def _never_taken(value: Callable[[str], Any], priority: int, lane: list[int]) -> list[Entry]:
-    head, offset, tail, filled, _ = lane
+    head, offset, tail, filled, *_ = lane
     found: list[Entry] = []
     for segment in range(head, tail + 1 if filled else tail):
         length = len(value(f"segment-{priority}-{segment}")["items"])

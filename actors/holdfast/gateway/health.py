@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from holdfast import __version__
 from holdfast.errors import Forbidden, HoldfastError, MethodNotAllowed, Unauthorized, Unavailable
 from holdfast.gateway.answers import error_response
-from holdfast.gateway.documents import ErrorAnswer
+from holdfast.gateway.schemas import ErrorAnswer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

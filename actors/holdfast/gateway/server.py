@@ -28,7 +28,7 @@ from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.inprocess import InProcessHost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from dapr.actor import Actor
     from starlette.types import ASGIApp
@@ -52,6 +52,8 @@ class Gateway:
     host: Host
     #: Answers requests that wait for something to come: they would hold up the stop.
     end_waits: Callable[[], None]
+    #: Ends what goes on for callers that were answered already.
+    close: Callable[[], Awaitable[None]]
 
 
 def create_gateway(
@@ -82,7 +84,7 @@ def create_gateway(
     if token:
         front = TokenRequired(front, token, [f"/{root}/" for root in sidecar_roots])
     front = OwnSiteOnly(front, loopback_names=loopback and not token)
-    return Gateway(front, host, queues.end_waits)
+    return Gateway(front, host, queues.end_waits, queues.close)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -130,6 +132,7 @@ async def serve(
             loop.add_signal_handler(number, server.stop_gently, number)
         ready()
         await server.serve(sockets=[listener])
+        await gateway.close()
     finally:
         await host.stop()
 
