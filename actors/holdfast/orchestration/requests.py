@@ -83,7 +83,7 @@ class FailureRequest(Request):
     type: str
     message: str
     kind: str = "error"
-    types: tuple[str, ...] = ()
+    types: Annotated[list[str], Field(default_factory=list)]
     stack: str | None = None
 
 
