@@ -110,6 +110,17 @@ def test_completed_items_leave_their_locks() -> None:
     assert queue.pop(5) == ["d"]
 
 
+def test_some_items_of_a_lock_are_given_back_or_become_dead_letters() -> None:
+    queue = DrivenQueue()
+    ids = queue.push("a", "b", "c")
+    lock = queue.lock(3)["lock_id"]
+    assert queue.call("Abandon", {"lock_id": lock, "ids": ["0-0-9-9"]})["error_code"] == "INVALID_REQUEST"
+    assert queue.call("Abandon", {"lock_id": lock, "ids": [ids[1]]})["items_acknowledged"] == 1
+    assert queue.call("DeadLetter", {"lock_id": lock, "ids": [ids[0]]})["items_acknowledged"] == 1
+    assert queue.waiting() == ["b"]
+    assert queue.call("Acknowledge", {"lock_id": lock})["items_acknowledged"] == 1
+
+
 def test_a_dedup_id_answers_the_first_id_inside_the_window() -> None:
     queue = DrivenQueue()
     body = {"items": [{"item": 1, "dedup_id": "x"}, {"item": 2, "dedup_id": "x"}, {"item": 3}]}

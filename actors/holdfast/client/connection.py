@@ -66,6 +66,9 @@ class Connection:
         # As many connections as there are calls: long polls must never keep an acknowledgement waiting.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
         self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
+        # aiohttp (3.14) repeats a DELETE or a PUT whose answer was lost by itself, and has no public switch for it: a
+        # purge that nobody asked for twice would take what was pushed in between.
+        self._session._retry_connection = False
 
     async def close(self) -> None:
         session, self._session = self._session, None

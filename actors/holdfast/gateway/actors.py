@@ -52,6 +52,9 @@ class ActorApi:
     Not a mounted application: Starlette (1.10) does not find the way there when a path has a line feed in it.
     """
 
+    #: What all of it is counted as.
+    path = _PREFIX
+
     def __init__(self, app: ASGIApp, host: InProcessHost) -> None:
         self._app = app
         self._host = host
@@ -60,6 +63,7 @@ class ActorApi:
         if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{_PREFIX}/"):
             await self._app(scope, receive, send)
             return
+        scope["route"] = self
         try:
             status, body = await self._answer(scope, receive)
         except _Refused as refused:

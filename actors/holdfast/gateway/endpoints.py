@@ -104,6 +104,7 @@ class Endpoints:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             endpoint, parameters = self._find(scope)
+            scope["route"] = endpoint  # whoever counts requests wants to know
             body = dump(await endpoint.handle(Call(scope, receive, parameters)))
         except HoldfastError as error:
             if error.status >= 500:

@@ -11,6 +11,8 @@ from holdfast.pushpop.doorbell import Listening, wake_everyone
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
+    from prometheus_client import Gauge
+
     from holdfast.gateway.endpoints import Call
     from holdfast.gateway.partitions import Partitions
     from holdfast.pushpop.doorbell import Doorbell
@@ -26,9 +28,10 @@ NOTHING: dict[str, Any] = {"items": [], "count": 0, "messages": []}
 class Poller:
     """Waits on behalf of callers."""
 
-    def __init__(self, partitions: Partitions, doorbell: Doorbell) -> None:
+    def __init__(self, partitions: Partitions, doorbell: Doorbell, waiting: Gauge) -> None:
         self._partitions = partitions
         self._doorbell = doorbell
+        self._waiting = waiting
         self._stopping = False
 
     def stop(self) -> None:
@@ -44,7 +47,7 @@ class Poller:
         until = loop.time() + wait_seconds
         gone = asyncio.ensure_future(call.gone())
         try:
-            with Listening(queue) as rung:
+            with self._waiting.track_inprogress(), Listening(queue) as rung:
                 while True:
                     rung.clear()
                     left = until - loop.time()

@@ -76,7 +76,7 @@ class Queues:
         self._pushes = Pushes(self._partitions)
         self._dead_letters = DeadLetters(self._partitions)
         self._configuration = Configuration(self._partitions)
-        self._poller = Poller(self._partitions, Doorbell(client))
+        self._poller = Poller(self._partitions, Doorbell(client), client.meters.long_polls)
 
     def end_waits(self) -> None:
         """Answers those who wait for something to come."""

@@ -16,11 +16,12 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.errors import SettingsError
-from holdfast.gateway import answers, health, openapi, page
+from holdfast.gateway import answers, health, metrics, openapi, page
 from holdfast.gateway.access import OwnSiteOnly, TokenRequired
 from holdfast.gateway.actors import ActorApi
 from holdfast.gateway.endpoints import Front
 from holdfast.gateway.limits import BodyLimit
+from holdfast.gateway.metrics import RequestsCounted
 from holdfast.gateway.queues import Queues
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
@@ -67,6 +68,7 @@ def create_gateway(
     answers.install(app)
     host = make_host(app)
     health.install(app, host)
+    metrics.install(app, host)
     page.install(app)
     app.add_middleware(BodyLimit)
     queues = Queues(host.client)
@@ -84,6 +86,7 @@ def create_gateway(
     if token:
         front = TokenRequired(front, token, [f"/{root}/" for root in sidecar_roots])
     front = OwnSiteOnly(front, loopback_names=loopback and not token)
+    front = RequestsCounted(front, host.client.meters.registry)
     return Gateway(front, host, queues.end_waits, queues.close)
 
 

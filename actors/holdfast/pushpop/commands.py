@@ -130,7 +130,7 @@ def _complete(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 def _abandon(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Abandon.parse(data)
     yield from ()
-    return _given_back(queue, moment, request.lock_id, request)
+    return _given_back(queue, moment, request.lock_id, request, request.ids)
 
 
 def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -139,8 +139,10 @@ def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     return _given_back(queue, moment, queue.lock_named(request.lock_id_prefix), request)
 
 
-def _given_back(queue: Queue, moment: Moment, lock_id: str, request: requests.Return) -> Answer:
-    count = queue.abandon(moment.now, lock_id, request.error, request.delay_seconds)
+def _given_back(
+    queue: Queue, moment: Moment, lock_id: str, request: requests.Return, ids: Sequence[str] | None = None
+) -> Answer:
+    count = queue.abandon(moment.now, lock_id, request.error, request.delay_seconds, ids)
     return replies.answered("given back", count)
 
 
@@ -165,7 +167,8 @@ def _extended(queue: Queue, moment: Moment, lock_id: str, request: requests.Exte
 def _dead_letter(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.DeadLetter.parse(data)
     yield from ()
-    return replies.answered("dead-lettered", queue.dead_letter(moment.now, request.lock_id, request.reason))
+    count = queue.dead_letter(moment.now, request.lock_id, request.reason, request.ids)
+    return replies.answered("dead-lettered", count)
 
 
 def _peek(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:

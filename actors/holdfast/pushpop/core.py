@@ -161,7 +161,7 @@ class Queue:
         for lock in self.stock.holdings.overdue(now):
             self.stock.holdings.remember_expired(lock.lock_id, self.config.max_locks)
             self.counters["expired"] += len(lock.taken)
-            self._give_back(lock, now, None)
+            self._give_back(lock, list(lock.taken), now, None)
         if (moment := self.stock.next_moment()) is not None and moment <= now:
             self._dirty = True
             spoiled = yield from self.stock.catch_up(now, keep=self._keeps_expired)
@@ -260,12 +260,20 @@ class Queue:
             outcome.completed += len(items)
         return outcome
 
-    def abandon(self, now: float, lock_id: str, error: str | None, delay_seconds: float = 0.0) -> int:
-        """The locked items go back to where they were, now or later."""
+    def abandon(
+        self,
+        now: float,
+        lock_id: str,
+        error: str | None,
+        delay_seconds: float = 0.0,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        """The locked items, or these of them, go back to where they were, now or later."""
         lock = self._active_lock(lock_id)
-        self.counters["abandoned"] += len(lock.taken)
-        self._give_back(lock, now, error, now + delay_seconds if delay_seconds else None)
-        return len(lock.taken)
+        taken = self._among(lock, ids)
+        self.counters["abandoned"] += len(taken)
+        self._give_back(lock, taken, now, error, now + delay_seconds if delay_seconds else None)
+        return len(taken)
 
     def extend(self, now: float, lock_id: str, additional_seconds: int) -> float:
         """The lock lasts longer, but never past the longest time to live from now."""
@@ -274,15 +282,16 @@ class Queue:
         self._dirty = True
         return lock.expires_at
 
-    def dead_letter(self, now: float, lock_id: str, reason: str | None) -> int:
-        """The locked items become dead letters."""
+    def dead_letter(self, now: float, lock_id: str, reason: str | None, ids: Sequence[str] | None = None) -> int:
+        """The locked items, or these of them, become dead letters."""
         lock = self._active_lock(lock_id)
         target = self.dead_letter_queue
         if target is None:
             raise InvalidRequest("A dead-letter queue has no dead letters of its own.")
-        self.stock.holdings.release(lock)
-        self._send_to_dead_letters(lock.taken, target, reason or "rejected", now)
-        return len(lock.taken)
+        taken = self._among(lock, ids)
+        self.stock.holdings.reduce(lock, taken)
+        self._send_to_dead_letters(taken, target, reason or "rejected", now)
+        return len(taken)
 
     def lock_named(self, prefix: str) -> str:
         """The lock whose id begins so, for somebody who is not its holder."""
@@ -548,12 +557,23 @@ class Queue:
         self._dirty = True
         yield from self.stock.forget(taken)
 
-    def _give_back(self, lock: Lock, now: float, error: str | None, due: float | None = None) -> None:
-        self.stock.holdings.release(lock)
+    def _among(self, lock: Lock, ids: Sequence[str] | None) -> list[Taken]:
+        """What a lock holds, or what of it was named."""
+        if ids is None:
+            return list(lock.taken)
+        held = {taken.item_id(self.partition): taken for taken in lock.taken}
+        if strange := next((item_id for item_id in ids if item_id not in held), None):
+            raise InvalidRequest(f"ids: this lock does not hold {strange}.")
+        return [held[item_id] for item_id in dict.fromkeys(ids)]
+
+    def _give_back(
+        self, lock: Lock, items: Sequence[Taken], now: float, error: str | None, due: float | None = None
+    ) -> None:
+        self.stock.holdings.reduce(lock, items)
         target = self.dead_letter_queue
         hopeless: list[Taken] = []
         back: list[Taken] = []
-        for taken in lock.taken:
+        for taken in items:
             told = taken if error is None else replace(taken, error=error)
             spent = taken.deliveries >= self.config.max_deliveries
             (hopeless if spent and target is not None else back).append(told)

@@ -114,7 +114,7 @@ class Return(Request):
 
 
 class Abandon(Acknowledge, Return):
-    pass
+    ids: Annotated[ItemIds | None, Field(description="Only these of the items under the lock.")] = None
 
 
 class Extension(Request):
@@ -149,6 +149,7 @@ class Revoke(Request):
 
 class DeadLetter(Acknowledge):
     reason: Text = None
+    ids: Annotated[ItemIds | None, Field(description="Only these of the items under the lock.")] = None
 
 
 class Peek(Request):

@@ -92,7 +92,10 @@ class Shelf:
     def keys_in_use(self) -> set[str]:
         return {shelf_key(self.tail)}
 
-    def to_json(self) -> list[int]:
+    def to_json(self) -> list[int] | None:
+        """None while nothing was ever put here."""
+        if not self.tail and not self._filled:
+            return None
         return [self.waiting, self.floor, self._low, self.tail, self._filled, self._size]
 
     @classmethod

@@ -471,8 +471,8 @@ class Stock:
         value["_next_segment"] = self._next_segment
         if self._garbage:
             value["_garbage"] = self._garbage
-        if self.shelf.tail or self.shelf.waiting:
-            value["_shelf"] = self.shelf.to_json()
+        if (shelf := self.shelf.to_json()) is not None:
+            value["_shelf"] = shelf
         if (calendar := self.calendar.to_json()) is not None:
             value["_calendar"] = calendar
         return value
