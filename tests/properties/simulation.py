@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Unavailable
-from holdfast.gateway.gather import Gatherer
+from holdfast.runtime.gather import Gatherer
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.core import RESEND_SECONDS

@@ -1,7 +1,7 @@
 """Which instances there are: Dapr cannot list actors, so they are written down, sharded and off the hot path.
 
-Each shard keeps its instances in order of their ids, in pages under a directory of pages. Noting one costs a page and at
-times the directory, whatever their number; a list reads the pages it shows, and those it passes over for a filter.
+Each shard keeps its instances in order of their ids, in pages under a directory of pages. Noting one costs a page, and
+at times the directory, whatever their number; a list reads the pages it shows, and those it passes over for a filter.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import MAX_POP, MAX_TTL, Pushed
 from holdfast.pushpop.items import Item, Place
 from holdfast.pushpop.stock import MAX_POP_BYTES
+from holdfast.runtime.gather import LATER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from holdfast.pushpop.steps import Steps
 
 Answer = dict[str, Any]
-
-#: Instead of an answer, when that would have grown too large together with those before it.
-LATER: Answer = {"later": True}
 
 
 @dataclass(slots=True)

@@ -1,0 +1,99 @@
+"""A worker beside the server: it calls the actors itself."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import by_code
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.pushpop.doorbell import Doorbell, Listening
+from holdfast.pushpop.interface import ACTOR_TYPE
+from holdfast.runtime.gather import Gatherer
+from holdfast.runtime.serialization import dump
+from holdfast.worker.bench import LOCK_SECONDS, Batch, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.runtime.contract import HostClient
+
+# A queue forgets who waits when its actor moves or is restarted, so one asks again now and then.
+_WAIT_SECONDS = 10.0
+#: What a queue of activities needs: many locks at once; and how often one is tried is for the worker to decide.
+CONFIG = {"max_locks": 10_000, "max_deliveries": 1_000_000}
+
+
+class BesideServer:
+    """A bench whose calls travel together wherever they can."""
+
+    def __init__(self, client: HostClient) -> None:
+        self._queues = Gatherer(client, ACTOR_TYPE)
+        self._instances = Gatherer(client, ORCHESTRATION_TYPE)
+        self._doorbell = Doorbell(client)
+
+    async def prepare(self, queue: str) -> None:
+        config = await self._ask(queue, "GetConfig", None)
+        if any(config[key] != wanted for key, wanted in CONFIG.items()):
+            await self._ask(queue, "SetConfig", CONFIG)
+
+    async def take(self, queue: str, count: int) -> Batch | None:
+        with Listening(queue) as rung:
+            body = {"count": count, "ttl_seconds": LOCK_SECONDS, "doorbell": await self._doorbell.hang()}
+            answer = await self._ask(queue, "PopWithAck", body)
+            if not answer["count"]:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_WAIT_SECONDS):
+                        await rung.wait()
+                return None
+        return batch_of(queue, answer)
+
+    async def extend(self, batch: Batch) -> None:
+        await self._ask(batch.queue, "ExtendLock", {"lock_id": batch.lock_id, "additional_ttl_seconds": LOCK_SECONDS})
+
+    async def done(self, batch: Batch, job: Job) -> None:
+        await self._ask(batch.queue, "Complete", {"ids": [job.item_id]})
+
+    async def give_back(self, batch: Batch, jobs: Sequence[Job], error: str, delay_seconds: float) -> None:
+        ids = [job.item_id for job in jobs]
+        body = {"lock_id": batch.lock_id, "ids": ids, "error": error, "delay_seconds": delay_seconds}
+        await self._ask(batch.queue, "Abandon", body)
+
+    async def bury(self, batch: Batch, job: Job, reason: str) -> None:
+        await self._ask(batch.queue, "DeadLetter", {"lock_id": batch.lock_id, "ids": [job.item_id], "reason": reason})
+
+    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+        body = {"of": "activity", "execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq} | outcome
+        accepted(await self._instances.call(job.instance_id, "Outcome", dump(body)))
+
+    async def awaited(self, job: Job) -> bool:
+        body = {"execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq}
+        return bool(accepted(await self._instances.call(job.instance_id, "Awaited", dump(body)))["awaited"])
+
+    async def _ask(self, queue: str, method: str, data: Any) -> dict[str, Any]:
+        return accepted(await self._queues.call(queue, method, dump(data)))
+
+
+def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
+    jobs = [
+        Job(
+            item_id=message["id"],
+            instance_id=item["instance_id"],
+            execution_id=item["execution_id"],
+            scheduled_seq=item["scheduled_seq"],
+            name=item["name"],
+            attempt=item["attempt"],
+            input=dump(item["input"]).decode(),
+            deliveries=message["delivery_count"],
+        )
+        for item, message in zip(answer["items"], answer["messages"], strict=True)
+    ]
+    return Batch(queue, answer["lock_id"], jobs)
+
+
+def accepted(answer: dict[str, Any]) -> dict[str, Any]:
+    """An actor's answer, unless it is a refusal, which is raised."""
+    if answer.get("success") is False:
+        raise by_code(answer.get("error_code", ""), answer.get("message", ""))
+    return answer
