@@ -43,7 +43,8 @@ class Spread:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._partitions: list[_Partition] = []
-        self._turn = 0
+        # Two turns: one for both would skip partitions whenever pushes and pops alternate.
+        self._push_turn = self._pop_turn = 0
         #: Whether its configuration is known to have a capacity, for which what the others hold must be exact.
         self.bounded = False
 
@@ -81,8 +82,9 @@ class Spread:
     def to_push(self) -> list[int]:
         """The least loaded first; equals take turns."""
         now = self._clock()
+        self._push_turn = (self._push_turn + 1) % self.count
         return sorted(
-            self._in_turn(),
+            self._from(self._push_turn),
             key=lambda number: (
                 self._partitions[number].avoided_until >= now,
                 self._partitions[number].load + self._partitions[number].underway,
@@ -92,8 +94,9 @@ class Spread:
     def to_pop(self) -> list[int]:
         """All of them: in turn, and those that held nothing a moment ago last."""
         since = self._clock() - FRESH_SECONDS
+        self._pop_turn = (self._pop_turn + 1) % self.count
         return sorted(
-            self._in_turn(),
+            self._from(self._pop_turn),
             key=lambda number: self._partitions[number].load == 0 and self._partitions[number].heard_at >= since,
         )
 
@@ -113,9 +116,8 @@ class Spread:
         finally:
             partition.underway -= items
 
-    def _in_turn(self) -> list[int]:
-        self._turn = (self._turn + 1) % self.count
-        return [*range(self._turn, self.count), *range(self._turn)]
+    def _from(self, first: int) -> list[int]:
+        return [*range(first, self.count), *range(first)]
 
 
 class Loads:
