@@ -219,8 +219,7 @@ async def _insist(call: Callable[[], Awaitable[None]], what: str) -> None:
     pause = _FIRST_PAUSE
     while True:
         try:
-            await call()
-            return
+            return await call()
         except HoldfastError as error:
             if not error.retryable:
                 raise
