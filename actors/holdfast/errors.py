@@ -247,6 +247,12 @@ class OrchestrationFailed(AuthorsCodeFailed):
     code = "ORCHESTRATION_FAILED"
 
 
+class OrchestrationCancelled(OrchestrationFailed):
+    """The orchestration was cancelled."""
+
+    code = "ORCHESTRATION_CANCELLED"
+
+
 class SubOrchestrationFailed(OrchestrationFailed):
     """A sub-orchestration has failed."""
 

@@ -139,6 +139,20 @@ def delete(query: type[BaseModel]) -> Document:
     return document("Forget an instance", SuccessAnswer, _SUCCESS, *_ENDED, query=query)
 
 
+def raise_event(query: type[BaseModel]) -> Document:
+    return document(
+        "Raise an event; the body is its data",
+        SuccessAnswer,
+        _SUCCESS,
+        *_ENDED,
+        query=query,
+        body={},
+        sent={"by": "ann"},
+        required=False,
+        status=202,
+    )
+
+
 def _telling(summary: str, body: type[BaseModel] | None, sent: Any) -> Document:
     return document(
         summary,
@@ -156,16 +170,6 @@ STATUS = document("How it stands", StatusAnswer, _STATUS, errors.NotFound)
 CANCEL = _telling("Cancel an instance", requests.CancelRequest, {"reason": "not wanted any more"})
 SUSPEND = _telling("Let an instance rest", requests.SuspendRequest, {"reason": "maintenance"})
 RESUME = _telling("Let it go on", None, {})
-RAISE_EVENT = document(
-    "Raise an event; the body is its data",
-    SuccessAnswer,
-    _SUCCESS,
-    *_ENDED,
-    body={},
-    sent={"by": "ann"},
-    required=False,
-    status=202,
-)
 OUTCOME = document(
     "How an activity ended, from a worker",
     SuccessAnswer,

@@ -58,6 +58,12 @@ class ListQuery(Query):
     cursor: Annotated[str, Field(max_length=255, description="next_cursor of the page before.")] = ""
 
 
+class EventQuery(Query):
+    event_id: Annotated[
+        str | None, Field(min_length=1, max_length=255, description="Raised again with this id, it counts once.")
+    ] = None
+
+
 class DeleteQuery(Query):
     force: Annotated[bool, Field(description="Also one that has not ended."), FLAG] = False
 
@@ -88,7 +94,7 @@ class Orchestrations:
             Endpoint("GET", one, self._asking("Status"), documents.STATUS),
             Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery)),
             Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery)),
-            Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.RAISE_EVENT),
+            Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.raise_event(EventQuery)),
             Endpoint("POST", f"{one}/cancel", self._telling("Cancel"), documents.CANCEL),
             Endpoint("POST", f"{one}/suspend", self._telling("Suspend"), documents.SUSPEND),
             Endpoint("POST", f"{one}/resume", self._telling("Resume"), documents.RESUME),
@@ -111,7 +117,9 @@ class Orchestrations:
         return await self._ask(_instance_id(call), "History", call.query(HistoryQuery).model_dump())
 
     async def raise_event(self, call: Call) -> Answer:
-        body = {"name": check_id(call.parameters[1], "event name"), "data": await call.json_value()}
+        event_id = call.query(EventQuery).event_id
+        name = check_id(call.parameters[1], "event name")
+        body = {"name": name, "data": await call.json_value(), "event_id": event_id}
         await self._ask(_instance_id(call), "RaiseEvent", body)
         return Accepted({"success": True})
 
