@@ -12,12 +12,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Unavailable
-from holdfast.runtime.gather import Gatherer
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.core import RESEND_SECONDS
 from holdfast.pushpop.doorbell import Doorbell, DoorbellActor, Listening
 from holdfast.pushpop.index import INDEX_TYPE, SHARDS, QueueIndexActor
+from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.reminders import LONGEST_WAIT
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, MemoryStorage, SimulatedHost, VirtualTimeLoop

@@ -11,7 +11,8 @@ from dapr.actor import Remindable
 from holdfast.errors import Conflict, HoldfastError, InvalidRequest, NotFound, OrchestrationEnded
 from holdfast.identity import check_id
 from holdfast.orchestration import answers, requests
-from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, Chronicle
+from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
+from holdfast.orchestration.effects import RunActivity
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shard_of
 from holdfast.orchestration.instance import Instance, Verdict
 from holdfast.orchestration.interface import (
@@ -30,6 +31,7 @@ from holdfast.runtime.work import DurableActor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.orchestration.effects import Effect
     from holdfast.orchestration.instance import Reply
     from holdfast.orchestration.messages import Message
     from holdfast.orchestration.registry import Registry
@@ -41,8 +43,6 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Answer = dict[str, Any]
 
-# What was to be sent, and may have been lost with the process, is sent again after this.
-RESEND_SECONDS = 5.0
 # What is in memory only for as long as it is wanted.
 _PASSING = ("history-", "outbox-", INPUT, ENDING)
 
@@ -97,6 +97,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def Listed(self, data: Answer | None = None) -> Answer:
         return await self._one("Listed", data)
+
+    async def Sent(self, data: Answer) -> Answer:
+        return await self._one("Sent", data)
 
     async def Batch(self, data: Answer) -> Answer:
         calls = data.get("calls") if isinstance(data, dict) else None
@@ -190,13 +193,19 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         state.chronicle.mark_listed(requests.ListedRequest.parse(data).status)
         return {"success": True}
 
+    async def _crossed_off(self, turn: Turn, state: _State, data: Any) -> Answer:
+        state.chronicle.sent(requests.SentRequest.parse(data).number)
+        return {"success": True}
+
     def _next_deadline(self, chronicle: Chronicle) -> float | None:
         now = self.now()
         moments = [] if chronicle.next_moment is None else [chronicle.next_moment]
         if chronicle.has_garbage:
             moments.append(now)
-        if chronicle.outbox or chronicle.to_be_listed:
+        if chronicle.to_be_listed:
             moments.append(now + RESEND_SECONDS)
+        # What is being sent now, or was and is not crossed off yet, is looked at again when it may have been lost.
+        moments += [box.send_at if box.send_at > now else now + RESEND_SECONDS for box in chronicle.outbox.values()]
         return min(moments, default=None)
 
     # After a turn
@@ -207,21 +216,31 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 name = waiting_for(self.id.id)
                 self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, name))
             self._doorbells.clear()
-        if chronicle.outbox.keys() - self._sent:
+        if self._next_box(chronicle) is not None:
             self._errands.start("sending", self._send)
         if chronicle.to_be_listed:
             self._errands.start("listing", self._list)
+
+    def _next_box(self, chronicle: Chronicle) -> int | None:
+        now = self.now()
+        boxes = (number for number, box in chronicle.outbox.items() if box.send_at <= now)
+        return min((number for number in boxes if number not in self._sent), default=None)
 
     async def _send(self) -> None:
         outbox = Outbox(self.host, self.id.id)
         while True:
             state: _State | None = self.work.derived.get("state")
-            boxes = {} if state is None else state.chronicle.outbox
-            number = min(boxes.keys() - self._sent, default=None)
-            if number is None:
+            number = None if state is None else self._next_box(state.chronicle)
+            if state is None or number is None:
                 return
-            await outbox.send(boxes[number])
+            box = state.chronicle.outbox[number]
+            # Should this fail, or never come back.
+            box.send_at = self.now() + RESEND_SECONDS
+            await outbox.send(effect for effect in box.effects if state.wanted(effect))
             self._sent.add(number)
+            if box.restored:
+                # At once: should this leave memory before its next write, it would be sent yet again.
+                await self._call_myself("Sent", {"number": number})
 
     async def _list(self) -> None:
         state: _State | None = self.work.derived.get("state")
@@ -233,7 +252,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         shard = shard_of(self.id.id)
         note = {"instance_id": self.id.id, "entry": entry}
         await self.host.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(note))
-        await self.host.invoke_method(ORCHESTRATION_TYPE, self.id.id, "Listed", dump({"status": status}))
+        await self._call_myself("Listed", {"status": status})
+
+    async def _call_myself(self, method: str, data: Answer) -> None:
+        await self.host.invoke_method(ORCHESTRATION_TYPE, self.id.id, method, dump(data))
 
 
 class _State:
@@ -270,17 +292,24 @@ class _State:
         if not self.chronicle.exists and not isinstance(message, Start):
             raise NotFound(f"There is no orchestration {self.chronicle.instance_id}.")
         instance = await self.instance(turn)
-        delivery = instance.deliver([message], self._now())
-        await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects))
+        now = self._now()
+        delivery = instance.deliver([message], now)
+        await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
         return delivery.replies[0]
 
     async def go_on(self, turn: Turn) -> None:
         """What is due by itself."""
-        moment = self.chronicle.next_moment
-        if moment is not None and moment <= self._now():
+        moment, now = self.chronicle.next_moment, self._now()
+        if moment is not None and moment <= now:
             instance = await self.instance(turn)
-            delivery = instance.deliver([], self._now())
-            await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects))
+            delivery = instance.deliver([], now)
+            await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
+
+    def wanted(self, effect: Effect) -> bool:
+        """Whether it still has to be sent; what was answered has arrived."""
+        if self._instance is None or not isinstance(effect, RunActivity):
+            return True
+        return self._instance.waits_for_activity(effect.execution_id, effect.scheduled_seq)
 
     def replace(self, chronicle: Chronicle) -> None:
         self.forget_instance()
@@ -333,4 +362,5 @@ _LOOKS = {
     "Awaited": OrchestrationActor._awaited,
     "Delete": OrchestrationActor._delete,
     "Listed": OrchestrationActor._listed,
+    "Sent": OrchestrationActor._crossed_off,
 }

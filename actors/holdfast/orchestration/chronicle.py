@@ -7,6 +7,7 @@ length of the history; only code that is brought back into memory reads all of i
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -34,10 +35,23 @@ FORMAT = 1
 # A turn rewrites the last segment, so it must stay small.
 SEGMENT_EVENTS = 32
 SEGMENT_BYTES = 16 * 1024
+# What was to be sent, and may have been lost with the process, is sent again after this.
+RESEND_SECONDS = 5.0
 # State values of earlier executions, or of a deleted instance, that are deleted in one transaction.
 SWEEP_AT_ONCE = 200
 
 ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+
+
+@dataclass(slots=True)
+class Box:
+    """What one turn has to tell others."""
+
+    effects: list[Effect]
+    #: When it is to be sent, if it was not yet: at once, or when whoever had it in memory must have lost it.
+    send_at: float
+    #: Whether it comes from the store: it may have been sent by whoever put it there.
+    restored: bool = False
 
 
 class Chronicle:
@@ -56,7 +70,7 @@ class Chronicle:
         #: When it wants to go on by itself.
         self.next_moment: float | None = None
         #: What is to be sent to others, by number.
-        self.outbox: dict[int, list[Effect]] = {}
+        self.outbox: dict[int, Box] = {}
         #: What the index of instances knows: a status, or nothing.
         self.listed: str | None = None
         self._next_box = 0
@@ -87,13 +101,14 @@ class Chronicle:
 
     # Changes
 
-    def record(self, instance: Instance, events: Sequence[Event], effects: Sequence[Effect]) -> Steps[None]:
+    def record(self, instance: Instance, events: Sequence[Event], effects: Sequence[Effect], now: float) -> Steps[None]:
         """What an instance did, and where it stands now."""
         for event in events:
             yield from self._append(event)
         if effects:
-            self.outbox[self._next_box] = list(effects)
-            self._changed[_box_key(self._next_box)] = [effect.dump() for effect in effects]
+            self.outbox[self._next_box] = Box(list(effects), now)
+            dumped = [effect.dump() for effect in effects]
+            self._changed[_box_key(self._next_box)] = {"at": now, "effects": dumped}
             self._next_box += 1
         if instance.custom_status != self._custom_status:
             self._custom_status = instance.custom_status
@@ -270,7 +285,8 @@ class Chronicle:
         chronicle._custom_status, *stored = yield keys
         for number, box in zip(boxes, stored, strict=True):
             if box is not None:
-                chronicle.outbox[number] = [load_effect(effect) for effect in box]
+                effects = [load_effect(effect) for effect in box["effects"]]
+                chronicle.outbox[number] = Box(effects, box["at"] + RESEND_SECONDS, restored=True)
         return chronicle
 
 

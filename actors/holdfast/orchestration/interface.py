@@ -64,3 +64,7 @@ class OrchestrationServiceInterface(ActorInterface):
     @abstractmethod
     async def Listed(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """``{status}``: what the index of instances knows."""
+
+    @abstractmethod
+    async def Sent(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{number}``: what was to be sent has arrived."""

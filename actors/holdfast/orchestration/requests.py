@@ -121,6 +121,10 @@ class DeleteRequest(Request):
     force: bool = False
 
 
+class SentRequest(Request):
+    number: Annotated[int, Field(ge=0)]
+
+
 class ListedRequest(Request):
     status: str | None = None
 
