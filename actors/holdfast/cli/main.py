@@ -12,6 +12,7 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.options import from_settings_file
 from holdfast.cli.queue import queue
 from holdfast.cli.serve import serve
+from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
 
 _EPILOG = (
@@ -29,7 +30,7 @@ def cli(context: click.Context) -> None:
     context.default_map = from_settings_file(context.command)
 
 
-for _command in (serve, dev, doctor, queue):
+for _command in (serve, worker, dev, doctor, queue):
     cli.add_command(_command)
 
 

@@ -45,13 +45,15 @@ class QueueCalls:
     async def acknowledge(self, lock_id: str) -> Answer:
         return await self._post("acknowledge", dump({"lock_id": lock_id}), Repeat.ALWAYS)
 
-    async def abandon(self, lock_id: str, error: str | None, delay_seconds: float = 0) -> Answer:
-        return await self._post(
-            "abandon", dump({"lock_id": lock_id} | _given_back(error, delay_seconds)), Repeat.ALWAYS
-        )
+    async def abandon(
+        self, lock_id: str, error: str | None, delay_seconds: float = 0, ids: Sequence[str] | None = None
+    ) -> Answer:
+        body = _of_lock(lock_id, ids) | _given_back(error, delay_seconds)
+        return await self._post("abandon", dump(body), Repeat.ALWAYS)
 
-    async def dead_letter(self, lock_id: str, reason: str | None) -> Answer:
-        return await self._post("dead-letter", dump({"lock_id": lock_id, "reason": _shortened(reason)}), Repeat.ALWAYS)
+    async def dead_letter(self, lock_id: str, reason: str | None, ids: Sequence[str] | None = None) -> Answer:
+        body = _of_lock(lock_id, ids) | {"reason": _shortened(reason)}
+        return await self._post("dead-letter", dump(body), Repeat.ALWAYS)
 
     async def extend(self, lock_id: str, seconds: int) -> Answer:
         # Twice is a lock that lasts longer than it need.
@@ -128,6 +130,11 @@ async def list_queues(connection: Connection, limit: int, cursor: str | None) ->
     if cursor is not None:
         params["cursor"] = cursor
     return await connection.call("GET", "queues", params=params, repeat=Repeat.ALWAYS)
+
+
+def _of_lock(lock_id: str, ids: Sequence[str] | None) -> Answer:
+    """All that is under a lock, or only these."""
+    return {"lock_id": lock_id} | ({} if ids is None else {"ids": ids})
 
 
 def _given_back(error: str | None, delay_seconds: float) -> Answer:

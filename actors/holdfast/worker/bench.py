@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import Field
+
+from holdfast.errors import InvalidRequest
+from holdfast.identity import check_id
+from holdfast.pushpop.requests import Request
+from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Positive = Annotated[int, Field(ge=1)]
+
 # Of the lock on what was taken; it is extended as long as there is something to do.
 LOCK_SECONDS = 30
+#: What a queue of activities needs: many locks at once; and how often one is tried is for the worker to decide.
+CONFIG = {"max_locks": 10_000, "max_deliveries": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,45 @@ class Batch:
     queue: str
     lock_id: str
     jobs: Sequence[Job]
+    #: Items that are no activities: somebody else has put them there.
+    strangers: Sequence[str] = ()
+
+
+class _Item(Request):
+    """What an instance puts into a queue of activities."""
+
+    instance_id: str
+    execution_id: Positive
+    scheduled_seq: Positive
+    name: str
+    attempt: Positive
+    input: Any
+
+
+def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
+    """What a pop under a lock gave."""
+    jobs: list[Job] = []
+    strangers: list[str] = []
+    for item, message in zip(answer["items"], answer["messages"], strict=True):
+        try:
+            read = _Item.parse(item if isinstance(item, dict) else {})
+            check_id(read.instance_id, "instance id")
+        except InvalidRequest:
+            strangers.append(message["id"])
+            continue
+        jobs.append(
+            Job(
+                item_id=message["id"],
+                instance_id=read.instance_id,
+                execution_id=read.execution_id,
+                scheduled_seq=read.scheduled_seq,
+                name=read.name,
+                attempt=read.attempt,
+                input=dump(read.input).decode(),
+                deliveries=message["delivery_count"],
+            )
+        )
+    return Batch(queue, answer["lock_id"], jobs, strangers)
 
 
 class Bench(Protocol):
@@ -61,8 +111,8 @@ class Bench(Protocol):
 
     async def give_back(self, batch: Batch, jobs: Sequence[Job], error: str, delay_seconds: float) -> None: ...
 
-    async def bury(self, batch: Batch, job: Job, reason: str) -> None:
-        """It becomes a dead letter."""
+    async def bury(self, batch: Batch, item_ids: Sequence[str], reason: str) -> None:
+        """They become dead letters."""
         ...
 
     async def tell(self, job: Job, outcome: dict[str, Any]) -> None:

@@ -12,17 +12,16 @@ from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump
-from holdfast.worker.bench import LOCK_SECONDS, Batch, Job
+from holdfast.worker.bench import CONFIG, LOCK_SECONDS, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.runtime.contract import HostClient
+    from holdfast.worker.bench import Batch, Job
 
 # A queue forgets who waits when its actor moves or is restarted, so one asks again now and then.
 _WAIT_SECONDS = 10.0
-#: What a queue of activities needs: many locks at once; and how often one is tried is for the worker to decide.
-CONFIG = {"max_locks": 10_000, "max_deliveries": 1_000_000}
 
 
 class BesideServer:
@@ -60,8 +59,8 @@ class BesideServer:
         body = {"lock_id": batch.lock_id, "ids": ids, "error": error, "delay_seconds": delay_seconds}
         await self._ask(batch.queue, "Abandon", body)
 
-    async def bury(self, batch: Batch, job: Job, reason: str) -> None:
-        await self._ask(batch.queue, "DeadLetter", {"lock_id": batch.lock_id, "ids": [job.item_id], "reason": reason})
+    async def bury(self, batch: Batch, item_ids: Sequence[str], reason: str) -> None:
+        await self._ask(batch.queue, "DeadLetter", {"lock_id": batch.lock_id, "ids": item_ids, "reason": reason})
 
     async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
         body = {"of": "activity", "execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq} | outcome
@@ -73,23 +72,6 @@ class BesideServer:
 
     async def _ask(self, queue: str, method: str, data: Any) -> dict[str, Any]:
         return accepted(await self._queues.call(queue, method, dump(data)))
-
-
-def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
-    jobs = [
-        Job(
-            item_id=message["id"],
-            instance_id=item["instance_id"],
-            execution_id=item["execution_id"],
-            scheduled_seq=item["scheduled_seq"],
-            name=item["name"],
-            attempt=item["attempt"],
-            input=dump(item["input"]).decode(),
-            deliveries=message["delivery_count"],
-        )
-        for item, message in zip(answer["items"], answer["messages"], strict=True)
-    ]
-    return Batch(queue, answer["lock_id"], jobs)
 
 
 def accepted(answer: dict[str, Any]) -> dict[str, Any]:

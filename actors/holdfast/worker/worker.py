@@ -18,7 +18,7 @@ from holdfast.worker.bench import LOCK_SECONDS
 from holdfast.worker.context import ActivityContext, current
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from holdfast.orchestration.definitions import Activity
     from holdfast.orchestration.registry import Registry
@@ -98,6 +98,10 @@ class Worker:
                 self._freed.notify_all()
 
     def _begin(self, batch: Batch) -> None:
+        if batch.strangers:
+            self._beside(self._bury_strangers(batch))
+        if not batch.jobs:
+            return
         underway = _Underway(batch)
         self._underway.add(underway)
         # None of them counts as a part of whatever took the batch.
@@ -105,9 +109,21 @@ class Worker:
             underway.contexts[job] = ActivityContext.of(job)
             task = asyncio.create_task(self._work(underway, job), context=contextvars.Context())
             underway.running[job] = task
-        keeper = asyncio.create_task(self._keep(underway), context=contextvars.Context())
+        self._beside(self._keep(underway))
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        keeper = asyncio.create_task(work, context=contextvars.Context())
         self._keepers.add(keeper)
         keeper.add_done_callback(self._keepers.discard)
+
+    async def _bury_strangers(self, batch: Batch) -> None:
+        what = f"burying {len(batch.strangers)} items of {batch.queue} that are no activities"
+        log.warning(what)
+        try:
+            await _insist(lambda: self._bench.bury(batch, batch.strangers, "It is no activity."), what)
+        except HoldfastError as error:
+            # Their lock runs out, and they come again.
+            log.warning("%s: %s", what, error)
 
     async def _keep(self, underway: _Underway) -> None:
         """Extends the lock while anything of the batch runs, and stops what nobody waits for any more."""
@@ -155,7 +171,9 @@ class Worker:
         if job.deliveries > (activity.max_deliveries or _MAX_DELIVERIES):
             reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
             await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
-            await _insist(lambda: self._bench.bury(batch, job, reason), f"burying {job.name} of {job.instance_id}")
+            await _insist(
+                lambda: self._bench.bury(batch, [job.item_id], reason), f"burying {job.name} of {job.instance_id}"
+            )
             return
         outcome = await self._run(activity, job, context)
         await self._tell(job, outcome)
