@@ -48,9 +48,19 @@ class RunCalls:
             repeat=Repeat.ALWAYS,
         )
 
-    async def history(self, limit: int, cursor: str | None, execution_id: int | None = None) -> Answer:
-        """One page."""
-        return await self._get("/history", {"limit": limit, "cursor": cursor, "execution_id": execution_id})
+    async def history(
+        self, limit: int, cursor: str | None, execution_id: int | None = None, *, recorded: bool = False
+    ) -> Answer:
+        """One page; as it is kept, for a replay, or as people read it."""
+        return await self._get(
+            "/history",
+            {
+                "limit": limit,
+                "cursor": cursor,
+                "execution_id": execution_id,
+                "recorded": "true" if recorded else None,
+            },
+        )
 
     async def raise_event(self, name: str, data: bytes, event_id: str) -> Answer:
         # An id that was seen before counts once.

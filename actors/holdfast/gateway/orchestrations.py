@@ -45,6 +45,7 @@ class Query(BaseModel):
 class HistoryQuery(Query):
     limit: Annotated[int, Field(ge=1, le=1000), INTEGER] = 100
     cursor: Annotated[int, Field(ge=0, le=2**53, description="next_cursor of the page before."), INTEGER] = 0
+    recorded: Annotated[bool, Field(description="As it is kept, for a replay: payloads are JSON text."), FLAG] = False
 
 
 class WaitQuery(Query):

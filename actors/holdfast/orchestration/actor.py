@@ -171,7 +171,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         request = requests.HistoryRequest.parse(data)
         chronicle = _existing(state.chronicle)
         events = await drive(turn, chronicle.page(request.cursor, request.limit))
-        return answers.history(events, chronicle.events)
+        return answers.history(events, chronicle.events, recorded=request.recorded)
 
     async def _awaited(self, turn: Turn, state: _State, data: Any) -> Answer:
         request = requests.AwaitedRequest.parse(data)

@@ -64,8 +64,8 @@ def status(chronicle: Chronicle, given: str | None, ending: Answer | None, custo
     return answer
 
 
-def history(events: Sequence[Event], last: int) -> Answer:
-    answer: Answer = {"events": [_event(event) for event in events]}
+def history(events: Sequence[Event], last: int, *, recorded: bool = False) -> Answer:
+    answer: Answer = {"events": [_recorded(event) if recorded else _event(event) for event in events]}
     if events and events[-1].seq < last:
         answer["next_cursor"] = str(events[-1].seq)
     return answer
@@ -74,6 +74,14 @@ def history(events: Sequence[Event], last: int) -> Answer:
 def shown_failure(failure: Answer) -> Answer:
     """Without its stack, which is for the log."""
     return {key: failure[key] for key in ("type", "message", "kind")}
+
+
+def _recorded(event: Event) -> Answer:
+    """All that a replay needs, to the last digit."""
+    dumped = event.dump()
+    if "error" in dumped:
+        dumped["error"].pop("stack", None)
+    return dumped
 
 
 def _event(event: Event) -> Answer:

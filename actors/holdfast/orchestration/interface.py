@@ -39,7 +39,7 @@ class OrchestrationActorInterface(ActorInterface):
 
     @abstractmethod
     async def History(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """``{limit, cursor}``: the events of its present execution."""
+        """``{limit, cursor, recorded}``: the events of its present execution."""
 
     @abstractmethod
     async def Delete(self, data: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -115,6 +115,8 @@ class StatusRequest(Request):
 class HistoryRequest(Request):
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
     cursor: Annotated[int, Field(ge=0)] = 0
+    #: As it is kept, for a replay.
+    recorded: bool = False
 
 
 class DeleteRequest(Request):
