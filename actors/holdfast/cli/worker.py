@@ -29,7 +29,7 @@ _SECONDS_FOR_THREADS = 2.0
 @click.argument("apps", nargs=-1, required=True, metavar="MODULE:APP...")
 @option("--url", default="http://127.0.0.1:8080", help="Where the server is.")
 @option("--token", help="What the server asks for, if it does.")
-@option("--slots", type=click.IntRange(1, 1000), default=50, help="How many activities run at once.")
+@option("--slots", type=click.IntRange(1, 1000), default=50, help="How many activities of each queue run at once.")
 @option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Seconds one request may take.")
 @option("--log-format", type=click.Choice(FORMATS), default="text", help="Lines for people, or JSON.")
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="How much is logged.")
@@ -83,7 +83,7 @@ async def _work(registry: Registry, url: str, token: str | None, slots: int, tim
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
     queues = ", ".join(sorted({activity.queue for activity in registry.activities}))
-    click.echo(f"Working for {url} on {queues}, {slots} activities at once")
+    click.echo(f"Working for {url} on {queues}, {slots} activities of each at once")
     try:
         await working
     except asyncio.CancelledError:

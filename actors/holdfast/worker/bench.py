@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 Positive = Annotated[int, Field(ge=1)]
 
-# Of the lock on what was taken; it is extended as long as there is something to do.
-LOCK_SECONDS = 30
 #: What a queue of activities needs: many locks at once; and how often one is tried is for the worker to decide.
 CONFIG = {"max_locks": 10_000, "max_deliveries": 1_000_000}
 
@@ -99,11 +97,11 @@ class Bench(Protocol):
         """Before the first job is taken from a queue."""
         ...
 
-    async def take(self, queue: str, count: int) -> Batch | None:
+    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
         """Up to so many jobs; waits some seconds for the first, and answers None when none came."""
         ...
 
-    async def extend(self, batch: Batch) -> None: ...
+    async def extend(self, batch: Batch, seconds: int) -> None: ...
 
     async def done(self, batch: Batch, job: Job) -> None:
         """It leaves its queue."""

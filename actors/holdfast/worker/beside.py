@@ -12,7 +12,7 @@ from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump
-from holdfast.worker.bench import CONFIG, LOCK_SECONDS, batch_of
+from holdfast.worker.bench import CONFIG, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +37,9 @@ class BesideServer:
         if any(config[key] != wanted for key, wanted in CONFIG.items()):
             await self._ask(queue, "SetConfig", CONFIG)
 
-    async def take(self, queue: str, count: int) -> Batch | None:
+    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
         with Listening(queue) as rung:
-            body = {"count": count, "ttl_seconds": LOCK_SECONDS, "doorbell": await self._doorbell.hang()}
+            body = {"count": count, "ttl_seconds": lock_seconds, "doorbell": await self._doorbell.hang()}
             answer = await self._ask(queue, "PopWithAck", body)
             if not answer["count"]:
                 with suppress(TimeoutError):
@@ -48,8 +48,8 @@ class BesideServer:
                 return None
         return batch_of(queue, answer)
 
-    async def extend(self, batch: Batch) -> None:
-        await self._ask(batch.queue, "ExtendLock", {"lock_id": batch.lock_id, "additional_ttl_seconds": LOCK_SECONDS})
+    async def extend(self, batch: Batch, seconds: int) -> None:
+        await self._ask(batch.queue, "ExtendLock", {"lock_id": batch.lock_id, "additional_ttl_seconds": seconds})
 
     async def done(self, batch: Batch, job: Job) -> None:
         await self._ask(batch.queue, "Complete", {"ids": [job.item_id]})

@@ -10,7 +10,7 @@ from holdfast.client.run_calls import RunCalls
 from holdfast.client.taking import take
 from holdfast.errors import AnswerLost, Unavailable
 from holdfast.runtime.serialization import dump
-from holdfast.worker.bench import CONFIG, LOCK_SECONDS, batch_of
+from holdfast.worker.bench import CONFIG, batch_of
 from holdfast.worker.completions import Completions
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class Remote:
             if any(config[key] != wanted for key, wanted in CONFIG.items()):
                 await calls.set_config(CONFIG)
 
-    async def take(self, queue: str, count: int) -> Batch | None:
-        answer = await take(self._queue(queue), count, LOCK_SECONDS, _WAIT_SECONDS)
+    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
+        answer = await take(self._queue(queue), count, lock_seconds, _WAIT_SECONDS)
         return batch_of(queue, answer) if answer["count"] else None
 
-    async def extend(self, batch: Batch) -> None:
-        await self._queue(batch.queue).extend(batch.lock_id, LOCK_SECONDS)
+    async def extend(self, batch: Batch, seconds: int) -> None:
+        await self._queue(batch.queue).extend(batch.lock_id, seconds)
 
     async def done(self, batch: Batch, job: Job) -> None:
         with _repeatable():

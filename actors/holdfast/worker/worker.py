@@ -7,6 +7,7 @@ import contextvars
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import ceil
 from random import uniform
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from pydantic import ValidationError
 
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.orchestration.failures import Failure
-from holdfast.worker.bench import LOCK_SECONDS
 from holdfast.worker.context import ActivityContext, current
 
 if TYPE_CHECKING:
@@ -34,6 +34,30 @@ _MAX_DELIVERIES = 10
 _UNKNOWN_DELAY = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _STOP_SECONDS = 5.0
+# As long as a queue allows.
+_LONGEST_LOCK = 300
+
+
+class _Slots:
+    """Room for so many activities of one queue at once."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._freed = asyncio.Condition()
+
+    async def reserve(self) -> int:
+        """As many as are free, at least one."""
+        async with self._freed:
+            await self._freed.wait_for(lambda: self._free > 0)
+            reserved = min(self._free, _MOST_AT_ONCE)
+            self._free -= reserved
+            return reserved
+
+    async def release(self, count: int) -> None:
+        if count:
+            async with self._freed:
+                self._free += count
+                self._freed.notify_all()
 
 
 @dataclass(eq=False)
@@ -41,6 +65,7 @@ class _Underway:
     """What is left of a batch."""
 
     batch: Batch
+    slots: _Slots
     running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
     contexts: dict[Job, ActivityContext] = field(default_factory=dict)
 
@@ -51,58 +76,47 @@ class Worker:
     def __init__(self, bench: Bench, registry: Registry, *, slots: int = DEFAULT_SLOTS) -> None:
         self._bench = bench
         self._registry = registry
+        # Each queue has its own: one that waits for work holds all that are free, and must not hold up the others.
         self._slots = slots
-        self._free = slots
-        self._freed = asyncio.Condition()
-        self._threads = ThreadPoolExecutor(slots, thread_name_prefix="activity")
+        #: The queues there are, and how long a lock on what is taken from them lasts.
+        self._queues: dict[str, int] = {}
+        for activity in registry.activities:
+            self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
+        self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix="activity")
         self._underway: set[_Underway] = set()
         self._keepers: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        queues = {activity.queue for activity in self._registry.activities}
         try:
             async with asyncio.TaskGroup() as group:
-                for queue in sorted(queues):
+                for queue in sorted(self._queues):
                     group.create_task(self._serve(queue))
         finally:
             await self._end()
 
     async def _serve(self, queue: str) -> None:
         await _insist(lambda: self._bench.prepare(queue), f"preparing {queue}")
+        slots = _Slots(self._slots)
         while True:
-            wanted = await self._reserve()
+            wanted = await slots.reserve()
             taken = 0
             try:
-                batch = await self._bench.take(queue, wanted)
+                batch = await self._bench.take(queue, wanted, self._queues[queue])
                 if batch is not None:
                     taken = len(batch.jobs)
-                    self._begin(batch)
+                    self._begin(batch, slots)
             except HoldfastError as error:
                 log.warning("no activities from %s: %s", queue, error)
                 await asyncio.sleep(uniform(0.5, 1.5))
             finally:
-                await self._release(wanted - taken)
+                await slots.release(wanted - taken)
 
-    async def _reserve(self) -> int:
-        """As many slots as are free, at least one."""
-        async with self._freed:
-            await self._freed.wait_for(lambda: self._free > 0)
-            reserved = min(self._free, _MOST_AT_ONCE)
-            self._free -= reserved
-            return reserved
-
-    async def _release(self, count: int) -> None:
-        if count:
-            async with self._freed:
-                self._free += count
-                self._freed.notify_all()
-
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: Batch, slots: _Slots) -> None:
         if batch.strangers:
             self._beside(self._bury_strangers(batch))
         if not batch.jobs:
             return
-        underway = _Underway(batch)
+        underway = _Underway(batch, slots)
         self._underway.add(underway)
         # None of them counts as a part of whatever took the batch.
         for job in batch.jobs:
@@ -127,12 +141,18 @@ class Worker:
 
     async def _keep(self, underway: _Underway) -> None:
         """Extends the lock while anything of the batch runs, and stops what nobody waits for any more."""
+        lasts = self._queues[underway.batch.queue]
+        clock = asyncio.get_running_loop().time
+        began, granted = clock(), lasts
         while underway.running:
-            await asyncio.wait(list(underway.running.values()), timeout=LOCK_SECONDS / 3)
+            await asyncio.wait(list(underway.running.values()), timeout=lasts / 3)
             if not underway.running:
                 return
             try:
-                await self._bench.extend(underway.batch)
+                # Never further ahead than a new lock: that is how long others wait when this process dies.
+                missing = ceil(clock() - began + lasts - granted)
+                await self._bench.extend(underway.batch, missing)
+                granted += missing
                 for job in list(underway.running):
                     if not await self._bench.awaited(job):
                         self._stop(underway, job)
@@ -161,7 +181,7 @@ class Worker:
             del underway.running[job]
             if not underway.running:
                 self._underway.discard(underway)
-            await self._release(1)
+            await underway.slots.release(1)
 
     async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
         activity = self._registry.activity(job.name)
