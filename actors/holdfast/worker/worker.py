@@ -150,9 +150,9 @@ class Worker:
                 return
             try:
                 # Never further ahead than a new lock: that is how long others wait when this process dies.
-                missing = ceil(clock() - began + lasts - granted)
-                await self._bench.extend(underway.batch, missing)
-                granted += missing
+                if (missing := ceil(clock() - began + lasts - granted)) > 0:
+                    await self._bench.extend(underway.batch, missing)
+                    granted += missing
                 for job in list(underway.running):
                     if not await self._bench.awaited(job):
                         self._stop(underway, job)
