@@ -1,8 +1,9 @@
 """Orchestrations against Dapr Workflow on PostgreSQL and against DBOS on SQLite, and against themselves.
 
-Five activities in a row, 20 at once: ours are started and waited for over REST; both peers are called inside the process
-that runs them, so they save themselves that. Alone is the latency of one after the other. The fan-out is one orchestration
-of 1,000 activities. A turn is one letter to an orchestration that takes one after the other, early and late in its history.
+Five activities in a row, 20 at once: ours are started and waited for over REST; both peers are called inside the
+process that runs them, so they save themselves that. Alone is the latency of one after the other. The fan-out is one
+orchestration of 1,000 activities. A turn is one letter to an orchestration that takes one after the other, early and
+late in its history.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ async def _fan_out(stack: Stack) -> Load:
 
 
 async def _turns(lab: Lab, stack: Stack) -> tuple[Figure, Figure]:
-    """What a letter takes when the history is short, and when it is long: some each round, of instances of their own."""
+    """What a letter takes when the history is short, and when it is long; each round has an instance of its own."""
     early: list[float] = []
     late: list[float] = []
     letters = LATE // 10 if lab.quick else LATE

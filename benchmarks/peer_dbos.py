@@ -1,7 +1,7 @@
 """The peer without Dapr: DBOS on SQLite, five steps in a row. Run as a process of its own by the benchmarks.
 
-Takes a line of JSON at a time, ``{"seconds": …, "callers": …}``, and answers with how many workflows a second ended, and
-what one took.
+Takes a line of JSON at a time, ``{"seconds": …, "callers": …}``, and answers with how many workflows a second ended,
+and what one took.
 """
 
 from __future__ import annotations

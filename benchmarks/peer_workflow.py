@@ -1,7 +1,7 @@
 """The peer on Dapr: Dapr Workflow, five activities in a row, and one thousand side by side.
 
-Run as a process of its own beside a daprd of its own. Takes a line of JSON at a time, ``{"seconds": …, "callers": …}`` or
-``{"fan_out": …}``, and answers with how many workflows a second ended, or activities, and what one took.
+Run as a process of its own beside a daprd of its own. Takes a line of JSON at a time, ``{"seconds": …, "callers": …}``
+or ``{"fan_out": …}``, and answers with how many workflows a second ended, or activities, and what one took.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator  # noqa: TC003 (the SDK reads it)
 from typing import Any
 
 from dapr.ext import workflow as wf
