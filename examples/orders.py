@@ -54,8 +54,8 @@ class Outcome(BaseModel):
 
 @app.activity
 async def charge(order: Order) -> Receipt:
-    # The same key however often this call is run: a payment service would charge once for it.
-    return Receipt(id=activity_context().idempotency_key, amount=order.total)
+    # Run again, after a crash or as another attempt, it is the same payment: a payment service would charge once.
+    return Receipt(id=f"{activity_context().instance_id}-payment", amount=order.total)
 
 
 @app.activity

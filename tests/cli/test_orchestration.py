@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,8 +13,7 @@ from cli.test_queue import rows
 from client import workflows
 from holdfast import errors
 from holdfast.local.ports import free_port
-from holdfast.orchestration.execution import Execution
-from holdfast.orchestration.history import OrchestrationStarted, load_event
+from holdfast.testing import replay
 
 if TYPE_CHECKING:
     from cli.conftest import Command
@@ -28,19 +27,6 @@ def instance_id(name: str) -> str:
 def finish(holdfast: Command, instance_id: str, *start: str) -> None:
     ended = holdfast.orchestration("start", *start, "--instance-id", instance_id, "--within", "30")
     assert ended.code == 0, ended.error
-
-
-def replay(exported: Any) -> None:
-    """Raises NonDeterminism when the code would not do the same again."""
-    events = [load_event(event) for event in exported["events"]]
-    assert isinstance(events[0], OrchestrationStarted)
-    registry = workflows.app.registry
-    definition = registry.orchestration(exported["name"], exported["version"])
-    execution = Execution(registry, definition, exported["instance_id"], events[0])
-    try:
-        execution.replay(events)
-    finally:
-        execution.close()
 
 
 def test_start_prints_the_id_and_wait_the_output(holdfast: Command, instance_id: str) -> None:
@@ -144,10 +130,10 @@ def test_what_was_exported_can_be_replayed(holdfast: Command, instance_id: str) 
     exported = json.loads(path.read_text())
     assert exported == holdfast.orchestration("export", instance_id).json()
     assert (exported["instance_id"], exported["name"], exported["version"]) == (instance_id, "checkout", "1")
-    replay(exported)
+    replay(workflows.app, exported)
     exported["events"][2]["name"] = "sink"
     with pytest.raises(errors.NonDeterminism, match="sink"):
-        replay(exported)
+        replay(workflows.app, exported)
 
 
 def test_raise_reaches_whoever_waits(holdfast: Command, instance_id: str) -> None:
