@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from client import workflows
-from client.server import Server, until
+from client.server import Server, Way, lose_answer, unavailable, until
 from client.workflows import Order, Receipt
 from holdfast import Client, errors
 from holdfast.local import ChildProcess
@@ -152,6 +152,28 @@ async def test_a_worker_outlives_its_server(serve: Callable[..., Server], tmp_pa
             await server.kill()
         assert await worker.stop() == 0
     assert "Traceback" not in worker.process.logged()
+
+
+async def test_answers_that_are_lost_cost_nothing_but_time(client: Client, alone: Server, tmp_path: Path) -> None:
+    way = Way(alone)
+    await way.open()
+    try:
+        way.on("/outcome", lose_answer, unavailable)
+        way.on("/complete", lose_answer, unavailable)
+        async with Worker(tmp_path, way.url) as worker:
+            run = await client.start(workflows.checkout, Order(number=1, lines=["oar", "rope"]))
+            assert await run.result(timeout=30) == Receipt(number=1, shipped=["oar shipped", "rope shipped"])
+
+            async def completed() -> bool:
+                stats = await client.queue(ACTIVITIES).stats()
+                return (stats.count, stats.locked) == (0, 0)
+
+            await until(completed, what="both are off their queue")
+            assert await worker.stop() == 0
+    finally:
+        await way.close()
+    assert (await client.queue(ACTIVITIES).stats()).counters["popped"] == 2
+    assert [event.type async for event in run.history()].count("ActivityCompleted") == 2
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["beside the server", "elsewhere"])
