@@ -37,7 +37,9 @@ SEGMENT_EVENTS = 32
 SEGMENT_BYTES = 16 * 1024
 # What was to be sent, and may have been lost with the process, is sent again after this.
 RESEND_SECONDS = 5.0
-# State values of earlier executions, or of a deleted instance, that are deleted in one transaction.
+# Executions before the present one whose histories are kept.
+EARLIER_KEPT = 10
+# State values of forgotten executions, or of a deleted instance, that are deleted in one transaction.
 SWEEP_AT_ONCE = 200
 
 ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
@@ -78,8 +80,12 @@ class Chronicle:
         self._tail: list[dict[str, Any]] | None = []
         self._tail_size = 0
         self._custom_status: str | None = None
-        #: Histories that nobody wants: the execution, and how many segments it has left.
-        self._garbage: list[tuple[int, int]] = []
+        #: Which instance of this id it is, as long as something is left of one before it.
+        self._life = 0
+        #: The executions before the present one: how many segments and how many events each has.
+        self._earlier: dict[int, tuple[int, int]] = {}
+        #: Histories that nobody wants: life, execution, and how many segments it has left.
+        self._garbage: list[tuple[int, int, int]] = []
         self._changed: dict[str, Any] = {}
         self._dirty = False
 
@@ -133,7 +139,12 @@ class Chronicle:
         left = Chronicle(self.instance_id)
         left.listed = self.listed
         left._next_box = self._next_box
-        left._garbage = [*self._garbage, (self.execution_id, self._segments)]
+        left._life = self._life + 1
+        left._garbage = [
+            *self._garbage,
+            *((self._life, execution, segments) for execution, (segments, _) in self._earlier.items()),
+            (self._life, self.execution_id, self._segments),
+        ]
         left._changed = self._changed | dict.fromkeys((INPUT, ENDING, CUSTOM_STATUS, *map(_box_key, self.outbox)))
         left._dirty = True
         return left
@@ -142,13 +153,13 @@ class Chronicle:
         """Deletes some of what nobody wants."""
         room = SWEEP_AT_ONCE
         while self._garbage and room:
-            execution, left = self._garbage.pop()
+            life, execution, left = self._garbage.pop()
             gone = min(left, room)
             for segment in range(left - gone, left):
-                self._changed[_segment_key(execution, segment)] = None
+                self._changed[_segment_key(life, execution, segment)] = None
             room -= gone
             if left > gone:
-                self._garbage.append((execution, left - gone))
+                self._garbage.append((life, execution, left - gone))
             self._dirty = True
 
     def changes(self) -> dict[str, Any]:
@@ -165,22 +176,31 @@ class Chronicle:
         """All events of the present execution."""
         if not self._segments:
             return []
-        segments = yield tuple(_segment_key(self.execution_id, number) for number in range(self._segments))
+        segments = yield tuple(
+            _segment_key(self._life, self.execution_id, number) for number in range(self._segments)
+        )
         if None in segments:
             raise StorageBroken(f"The history of {self.instance_id} is damaged: a part is missing from the store.")
         self._tail = segments[-1]
         return [events_of.load_event(event) for segment in segments for event in segment]
 
-    def page(self, after: int, limit: int) -> Steps[list[Event]]:
+    def events_in(self, execution_id: int) -> int | None:
+        """How many events an execution has; None when its history is not kept, or not begun."""
+        if execution_id == self.execution_id:
+            return self.events
+        return self._earlier[execution_id][1] if execution_id in self._earlier else None
+
+    def page(self, execution_id: int, after: int, limit: int) -> Steps[list[Event]]:
         """Up to so many events that come after one. Reads the segments they lie in, and a few to find these."""
+        segments = self._segments if execution_id == self.execution_id else self._earlier[execution_id][0]
         found: list[Event] = []
-        low, high = 0, max(self._segments - 1, 0)
+        low, high = 0, max(segments - 1, 0)
         while low < high and after:
             middle = (low + high + 1) // 2
-            segment = yield from self._segment(middle)
+            segment = yield from self._segment(execution_id, middle)
             low, high = (middle, high) if segment[0]["seq"] <= after else (low, middle - 1)
-        for number in range(low, self._segments):
-            segment = yield from self._segment(number)
+        for number in range(low, segments):
+            segment = yield from self._segment(execution_id, number)
             start = bisect_right([event["seq"] for event in segment], after)
             found += [events_of.load_event(event) for event in segment[start : start + limit - len(found)]]
             if len(found) >= limit:
@@ -193,7 +213,7 @@ class Chronicle:
         if isinstance(event, events_of.OrchestrationStarted):
             self._begin(event)
         elif self._tail is None:
-            self._tail = yield from self._segment(self._segments - 1)
+            self._tail = yield from self._segment(self.execution_id, self._segments - 1)
         assert self._tail is not None
         dumped = event.dump()
         size = len(orjson.dumps(dumped))
@@ -202,7 +222,7 @@ class Chronicle:
             self._segments += 1
         self._tail.append(dumped)
         self._tail_size += size
-        self._changed[_segment_key(self.execution_id, self._segments - 1)] = self._tail
+        self._changed[_segment_key(self._life, self.execution_id, self._segments - 1)] = self._tail
         self.events += 1
         self.updated_at = event.timestamp
         if isinstance(event, events_of.OrchestrationCompleted):
@@ -214,7 +234,10 @@ class Chronicle:
 
     def _begin(self, event: events_of.OrchestrationStarted) -> None:
         if self._segments:
-            self._garbage.append((self.execution_id, self._segments))
+            self._earlier[self.execution_id] = (self._segments, self.events)
+            while len(self._earlier) > EARLIER_KEPT:
+                oldest = next(iter(self._earlier))
+                self._garbage.append((self._life, oldest, self._earlier.pop(oldest)[0]))
         else:
             self.created_at = event.timestamp
         self.name, self.version, self.parent = event.name, event.version, event.parent
@@ -227,8 +250,8 @@ class Chronicle:
         self.ended_at = event.timestamp
         self._changed[ENDING] = ending
 
-    def _segment(self, number: int) -> Steps[list[dict[str, Any]]]:
-        key = _segment_key(self.execution_id, number)
+    def _segment(self, execution_id: int, number: int) -> Steps[list[dict[str, Any]]]:
+        key = _segment_key(self._life, execution_id, number)
         if key in self._changed:
             changed: list[dict[str, Any]] = self._changed[key]
             return changed
@@ -259,6 +282,8 @@ class Chronicle:
             "next_moment": self.next_moment,
             "outbox": [min(self.outbox, default=self._next_box), self._next_box],
             "listed": self.listed,
+            "life": self._life,
+            "earlier": [[execution, *extent] for execution, extent in self._earlier.items()],
             "garbage": self._garbage,
         }
 
@@ -278,6 +303,8 @@ class Chronicle:
         chronicle.listed = head["listed"]
         chronicle._segments, chronicle._tail_size = head["segments"], head["tail_size"]
         chronicle._tail = None if chronicle._segments else []
+        chronicle._life = head["life"]
+        chronicle._earlier = {execution: (segments, events) for execution, segments, events in head["earlier"]}
         chronicle._garbage = [tuple(entry) for entry in head["garbage"]]
         first, chronicle._next_box = head["outbox"]
         boxes = range(first, chronicle._next_box)
@@ -290,8 +317,8 @@ class Chronicle:
         return chronicle
 
 
-def _segment_key(execution: int, number: int) -> str:
-    return f"history-{execution}-{number}"
+def _segment_key(life: int, execution: int, number: int) -> str:
+    return f"history-{life}-{execution}-{number}"
 
 
 def _box_key(number: int) -> str:

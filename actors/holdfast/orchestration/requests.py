@@ -113,6 +113,8 @@ class StatusRequest(Request):
 
 
 class HistoryRequest(Request):
+    #: The present one when left out.
+    execution_id: Annotated[int | None, Field(ge=1)] = None
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
     cursor: Annotated[int, Field(ge=0)] = 0
     #: As it is kept, for a replay.
