@@ -107,7 +107,7 @@ def kill_the_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.activity(queue="counted", lock_seconds=2)
+@app.activity(queue="counted", lock_seconds=5)
 async def count(number: int) -> int:
     effect(number)
     return number
@@ -281,12 +281,6 @@ async def changing(ctx: Context) -> None:
 
 @app.orchestration
 async def steps(ctx: Context, number: int) -> int:
-    total = await ctx.call(count, number)
-    total += sum(await asyncio.gather(*(ctx.call(count, number) for _ in range(3))))
-    await asyncio.sleep(0.2)
-    return total + await ctx.sub(last_step, number)
-
-
-@app.orchestration
-async def last_step(ctx: Context, number: int) -> int:
-    return await ctx.call(count, number)
+    first = await ctx.call(count, number)
+    await asyncio.sleep(0.1)
+    return first + sum(await asyncio.gather(ctx.call(count, number), ctx.call(count, number)))

@@ -32,10 +32,10 @@ class Unhurried(ServedStack):
         own = {"ORCHESTRATED_FOLDER": str(self.folder)}
         return super()._serve(*options, environment={**(environment or {}), **own})
 
-    async def app_died(self) -> None:
+    async def app_died(self, within: float = 30) -> None:
         """Until the app has ended by itself."""
         [app] = [process for process in self.processes if process.name == "app"]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(within):
             await app.wait()
 
     def effects(self) -> list[Any]:

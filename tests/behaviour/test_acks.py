@@ -76,7 +76,8 @@ async def test_completion_of_an_activity(server: Server, when: str) -> None:
     assert (await run.types()).count("ActivityCompleted") == 1
     # It was not acknowledged either way, so it is done again, for the same key.
     await eventually(lambda: is_empty(server, "acked"))
-    assert run.effect_keys().most_common() == [(f"{run.id}:1:2", 2)]
+    [(key, times)] = run.effect_keys().items()
+    assert (key, times >= 2) == (f"{run.id}:1:2", True)
 
 
 @around_the_save
@@ -95,7 +96,8 @@ async def test_worker_item(server: Server, when: str) -> None:
     assert await run.output() == "held"
     assert (await run.types()).count("ActivityCompleted") == 1
     await eventually(lambda: is_empty(server, "acked"))
-    assert run.effect_keys() == {f"{run.id}:1:2": 2 if when == BEFORE else 1}
+    [(key, times)] = run.effect_keys().items()
+    assert (key, times >= (2 if when == BEFORE else 1)) == (f"{run.id}:1:2", True)
 
 
 @around_the_save

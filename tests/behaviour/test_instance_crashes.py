@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from behaviour.rest import Server
 
 INSTANCES = 100
-#: Of each: four of its own, one of its child.
-CALLS = 5
+#: Of activities, by each.
+CALLS = 3
 
 
 async def storm(server: Server, *blows: tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]) -> None:
@@ -63,13 +63,10 @@ async def _insist(run: Run, number: int) -> None:
 
 
 @on_stacks(*ALL, part=KILLED)
-async def test_the_app_is_killed_under_a_hundred_instances(server: Server) -> None:
-    await storm(server, (server.stack.kill_app, server.stack.start_app))
-
-
-@on_stacks(*DAPR, part=KILLED)
-async def test_daprd_is_killed_under_a_hundred_instances(server: Server) -> None:
-    await storm(server, (server.stack.kill_daprd, server.stack.start_daprd))
+async def test_a_hundred_instances_outlive_what_they_run_on(server: Server) -> None:
+    stack = server.stack
+    app = (stack.kill_app, stack.start_app)
+    await storm(server, *([app, (stack.kill_daprd, stack.start_daprd)] if stack.name in DAPR else [app]))
 
 
 @on_stacks(*ALL, part=KILLED)
@@ -100,30 +97,36 @@ async def test_a_timer_that_falls_due_while_nobody_is_there(server: Server) -> N
 
 @on_stacks(*ALL, part=KILLED)
 async def test_an_activity_that_kills_its_worker_each_time(server: Server) -> None:
-    run = Run(server)
-    letters = server.queue()
+    run, letters = Run(server), server.queue()
     letters.name = "deadly"
+    keeper = server.begin(_restart_whenever_it_dies(server))
     # It may die before the answer is sent.
     with contextlib.suppress(CallFailed):
         await run.begin("calling", "kill_the_worker")
-    for _ in range(2):
-        await server.stack.app_died()
-        await server.stack.start_app()
     error = await run.error()
     assert error["type"] == "ActivityFailed"
     failed = next(event for event in await run.history() if event["type"] == "ActivityFailed")
     assert failed["error"]["kind"] == "poison"
-    assert run.effects() == ["killed", "killed"]
 
     async def buried() -> bool:
-        return len(await letters.dead_letters()) == 1
+        stats = await letters.stats()
+        return (stats["count"], stats["locked"]) == (0, 0) and stats["dead_letters"] > 0
 
-    await eventually(buried)
-    [letter] = await letters.dead_letters()
-    assert (letter["item"]["instance_id"], letter["original_queue"]) == (run.id, "deadly")
-    assert letter["idempotency_key"] == f"{run.id}:1:2"
-    stats = await letters.stats()
-    assert (stats["count"], stats["locked"]) == (0, 0)
+    await eventually(buried, within=60)
+    keeper.cancel()
+    # What was to be sent when the process died is sent again, so there may be two of it.
+    found = await letters.dead_letters()
+    assert len(found) in (1, 2)
+    assert 2 <= len(run.effects()) <= 2 * len(found)
+    for letter in found:
+        assert (letter["item"]["instance_id"], letter["original_queue"]) == (run.id, "deadly")
+        assert letter["idempotency_key"] == f"{run.id}:1:2"
+
+
+async def _restart_whenever_it_dies(server: Server) -> None:
+    while True:
+        await server.stack.app_died(within=90)
+        await server.stack.start_app()
 
 
 @on_stacks(*ALL, part=KILLED)
