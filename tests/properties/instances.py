@@ -189,7 +189,7 @@ class _Run:
         return ran.total()
 
     def _begin_work(self) -> asyncio.Task[None]:
-        return asyncio.create_task(Worker(BesideServer(self._host.client), app.registry, slots=7).run())
+        return asyncio.create_task(Worker(BesideServer(self._host.client, alone=True), app.registry, slots=7).run())
 
     async def _order(self, one: Ordered) -> None:
         await self._insist(one.instance_id, "Start", {"name": one.name, "input": one.number, "seed": "s"})

@@ -111,6 +111,7 @@ class ModelQueue:
             "capacity": None,
             "default_ttl_seconds": None,
             "expired_to_dead_letters": False,
+            "worker_queue": False,
             "rate_per_second": None,
         }
         self.waiting: list[Item] = []

@@ -43,6 +43,9 @@ class Query(BaseModel):
 
 
 class HistoryQuery(Query):
+    execution_id: Annotated[
+        int | None, Field(ge=1, le=2**53, description="An earlier one; the last 10 are kept."), INTEGER
+    ] = None
     limit: Annotated[int, Field(ge=1, le=1000), INTEGER] = 100
     cursor: Annotated[int, Field(ge=0, le=2**53, description="next_cursor of the page before."), INTEGER] = 0
     recorded: Annotated[bool, Field(description="As it is kept, for a replay: payloads are JSON text."), FLAG] = False

@@ -162,7 +162,7 @@ async def serve(
 
 
 def _begin_work(host: Host, registry: Registry) -> asyncio.Task[None]:
-    worker = Worker(BesideServer(host.client), registry)
+    worker = Worker(BesideServer(host.client, alone=isinstance(host, InProcessHost)), registry)
     task = asyncio.create_task(worker.run(), name="worker", context=contextvars.Context())
 
     def ended(task: asyncio.Task[None]) -> None:

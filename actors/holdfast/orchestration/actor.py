@@ -170,8 +170,12 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def _history(self, turn: Turn, state: _State, data: Any) -> Answer:
         request = requests.HistoryRequest.parse(data)
         chronicle = _existing(state.chronicle)
-        events = await drive(turn, chronicle.page(request.cursor, request.limit))
-        return answers.history(events, chronicle.events, recorded=request.recorded)
+        execution_id = request.execution_id or chronicle.execution_id
+        last = chronicle.events_in(execution_id)
+        if last is None:
+            raise NotFound(f"The history of execution {execution_id} is not kept.")
+        events = await drive(turn, chronicle.page(execution_id, request.cursor, request.limit))
+        return answers.history(events, last, recorded=request.recorded)
 
     async def _awaited(self, turn: Turn, state: _State, data: Any) -> Answer:
         request = requests.AwaitedRequest.parse(data)

@@ -176,9 +176,7 @@ class Chronicle:
         """All events of the present execution."""
         if not self._segments:
             return []
-        segments = yield tuple(
-            _segment_key(self._life, self.execution_id, number) for number in range(self._segments)
-        )
+        segments = yield tuple(_segment_key(self._life, self.execution_id, number) for number in range(self._segments))
         if None in segments:
             raise StorageBroken(f"The history of {self.instance_id} is damaged: a part is missing from the store.")
         self._tail = segments[-1]

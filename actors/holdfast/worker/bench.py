@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Positive = Annotated[int, Field(ge=1)]
 
-#: What a queue of activities needs: many locks at once; and how often one is tried is for the worker to decide.
-CONFIG = {"max_locks": 10_000, "max_deliveries": 1_000_000}
+# What a queue of activities has room for, unless it was given more.
+_MAX_LOCKS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,24 @@ def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
     return Batch(queue, answer["lock_id"], jobs, strangers)
 
 
+def missing_config(config: dict[str, Any]) -> dict[str, Any]:
+    """What has to be set before a queue can be one of activities.
+
+    Many locks at once; and what was delivered too often is left to the worker, which tells whoever waits for it.
+    """
+    missing: dict[str, Any] = {}
+    if config["max_locks"] < _MAX_LOCKS:
+        missing["max_locks"] = _MAX_LOCKS
+    if not config["worker_queue"]:
+        missing["worker_queue"] = True
+    return missing
+
+
 class Bench(Protocol):
     """Every call may raise a HoldfastError; what is retryable says so."""
 
-    async def prepare(self, queue: str) -> None:
-        """Before the first job is taken from a queue."""
+    async def prepare(self, queue: str) -> int:
+        """Before the first job is taken from a queue. Answers how often one may be delivered there."""
         ...
 
     async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:

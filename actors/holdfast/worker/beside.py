@@ -12,7 +12,7 @@ from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump
-from holdfast.worker.bench import CONFIG, batch_of
+from holdfast.worker.bench import batch_of, missing_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,24 +22,32 @@ if TYPE_CHECKING:
 
 # A queue forgets who waits when its actor moves or is restarted, so one asks again now and then.
 _WAIT_SECONDS = 10.0
+# What its locks are known by.
+_MARK = "beside"
 
 
 class BesideServer:
     """A bench whose calls travel together wherever they can."""
 
-    def __init__(self, client: HostClient) -> None:
+    def __init__(self, client: HostClient, *, alone: bool = False) -> None:
+        """``alone`` when there is no other process like this one: what one before it had locked is given back then."""
+        self._alone = alone
         self._queues = Gatherer(client, ACTOR_TYPE)
         self._instances = Gatherer(client, ORCHESTRATION_TYPE)
         self._doorbell = Doorbell(client)
 
-    async def prepare(self, queue: str) -> None:
+    async def prepare(self, queue: str) -> int:
         config = await self._ask(queue, "GetConfig", None)
-        if any(config[key] != wanted for key, wanted in CONFIG.items()):
-            await self._ask(queue, "SetConfig", CONFIG)
+        if missing := missing_config(config):
+            config = await self._ask(queue, "SetConfig", missing)
+        if self._alone:
+            await self._ask(queue, "GiveBackMarked", {"mark": _MARK})
+        return int(config["max_deliveries"])
 
     async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
         with Listening(queue) as rung:
-            body = {"count": count, "ttl_seconds": lock_seconds, "doorbell": await self._doorbell.hang()}
+            body: dict[str, Any] = {"count": count, "ttl_seconds": lock_seconds}
+            body |= {"doorbell": await self._doorbell.hang(), "mark": _MARK if self._alone else None}
             answer = await self._ask(queue, "PopWithAck", body)
             if not answer["count"]:
                 with suppress(TimeoutError):

@@ -10,7 +10,7 @@ from holdfast.client.run_calls import RunCalls
 from holdfast.client.taking import take
 from holdfast.errors import AnswerLost, Unavailable
 from holdfast.runtime.serialization import dump
-from holdfast.worker.bench import CONFIG, batch_of
+from holdfast.worker.bench import batch_of, missing_config
 from holdfast.worker.completions import Completions
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ class Remote:
         self._queues: dict[str, QueueCalls] = {}
         self._completions: dict[str, Completions] = {}
 
-    async def prepare(self, queue: str) -> None:
+    async def prepare(self, queue: str) -> int:
         calls = self._queue(queue)
         with _repeatable():
             config = await calls.config()
-            if any(config[key] != wanted for key, wanted in CONFIG.items()):
-                await calls.set_config(CONFIG)
+            if missing := missing_config(config):
+                config = await calls.set_config(missing)
+        return int(config["max_deliveries"])
 
     async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
         answer = await take(self._queue(queue), count, lock_seconds, _WAIT_SECONDS)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil
 from random import uniform
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 DEFAULT_SLOTS = 50
 # As many as one pop gives.
 _MOST_AT_ONCE = 100
-_MAX_DELIVERIES = 10
 # For an activity that is not known here, and may be elsewhere.
 _UNKNOWN_DELAY = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
@@ -82,6 +83,8 @@ class Worker:
         self._queues: dict[str, int] = {}
         for activity in registry.activities:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
+        #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
+        self._max_deliveries: dict[str, int] = {}
         self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix="activity")
         self._underway: set[_Underway] = set()
         self._keepers: set[asyncio.Task[None]] = set()
@@ -95,7 +98,7 @@ class Worker:
             await self._end()
 
     async def _serve(self, queue: str) -> None:
-        await _insist(lambda: self._bench.prepare(queue), f"preparing {queue}")
+        self._max_deliveries[queue] = await _insist(lambda: self._bench.prepare(queue), f"preparing {queue}")
         slots = _Slots(self._slots)
         while True:
             wanted = await slots.reserve()
@@ -188,7 +191,7 @@ class Worker:
         if activity is None:
             await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
             return
-        if job.deliveries > (activity.max_deliveries or _MAX_DELIVERIES):
+        if job.deliveries > (activity.max_deliveries or self._max_deliveries[batch.queue]):
             reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
             await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
             await _insist(
@@ -252,7 +255,7 @@ def _failed(failure: Failure) -> dict[str, Any]:
     return {"error": failure.dump()}
 
 
-async def _insist(call: Callable[[], Awaitable[None]], what: str) -> None:
+async def _insist(call: Callable[[], Awaitable[Result]], what: str) -> Result:
     """Again and again, as long as trying again can help."""
     pause = _FIRST_PAUSE
     while True:
