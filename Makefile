@@ -26,7 +26,7 @@ check: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-bench: setup
+bench: setup $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks
 
 soak: $(VENV)/.installed-dev
@@ -49,6 +49,11 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo 'Installing Holdfast into $(VENV).'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-bench: pyproject.toml | $(VENV)/.installed-dev
+	@echo 'Installing the peers of the benchmarks into $(VENV).'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python

@@ -45,10 +45,12 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[bytes] | None = None
         self._body = b""
+        self._status = 200
 
-    async def send(self, request: bytes) -> bytes:
-        """The body of the answer. Raises CallFailed when its status is not 200."""
+    async def send(self, request: bytes, status: int = 200) -> bytes:
+        """The body of the answer. Raises CallFailed when its status is another."""
         assert self._transport is not None
+        self._status = status
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer
@@ -78,7 +80,7 @@ class Connection(asyncio.Protocol):
         if self._answer is None or self._answer.done():
             return
         status = self._parser.get_status_code()
-        if status == 200:
+        if status == self._status:
             self._answer.set_result(self._body)
         else:
             self._answer.set_exception(CallFailed(f"A call was answered with {status}: {self._body.decode()}"))
@@ -159,10 +161,12 @@ async def converse_for(stack: Stack, conversations: Sequence[Conversation], seco
     return Load(sum(counts) / elapsed, used / elapsed)
 
 
-async def send_all(stack: Stack, requests: Sequence[bytes], *, timeout: float) -> list[bytes]:
+async def send_all(stack: Stack, requests: Sequence[bytes], *, timeout: float, status: int = 200) -> list[bytes]:
     """All of these at the same time, each over a connection of its own."""
     async with asyncio.timeout(timeout), connect(stack, len(requests)) as connections:
-        return await _together(connection.send(sent) for connection, sent in zip(connections, requests, strict=True))
+        return await _together(
+            connection.send(sent, status) for connection, sent in zip(connections, requests, strict=True)
+        )
 
 
 async def _together(callers: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Outcome]:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from benchmarks.actors import TARGET
 from benchmarks.load import CallFailed, call_once
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _ROOT = Path(__file__).parents[1]
-_APPS = ("benchmarks.actors:app", "benchmarks.seed_layout:app")
+_APPS = ("benchmarks.actors:app", "benchmarks.seed_layout:app", "benchmarks.orchestrated:app")
 _LOOPBACK = "127.0.0.1"
 _SECONDS_TO_START = 90.0
 
@@ -73,7 +73,8 @@ async def dapr_postgresql(folder: Path) -> AsyncIterator[Stack]:
             yield stack
 
 
-Start = Callable[[Path], AbstractAsyncContextManager[Stack]]
+Subject = TypeVar("Subject")
+Start = Callable[[Path], AbstractAsyncContextManager[Subject]]
 
 
 class Stacks:
@@ -81,15 +82,15 @@ class Stacks:
 
     def __init__(self) -> None:
         self._exits = AsyncExitStack()
-        self._running: dict[Start, Stack] = {}
+        self._running: dict[Start[Stack], Stack] = {}
 
-    async def get(self, *starts: Start) -> list[Stack]:
+    async def get(self, *starts: Start[Stack]) -> list[Stack]:
         for start in starts:
             if start not in self._running:
                 self._running[start] = await self.start(start)
         return [self._running[start] for start in starts]
 
-    async def start(self, start: Start) -> Stack:
+    async def start(self, start: Start[Subject]) -> Subject:
         """One more, for a benchmark that wants it fresh."""
         folder = self._exits.enter_context(
             tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)

@@ -1,4 +1,4 @@
-"""A small shop to look at: the server with the counter's app, orders that come in, and a worker that handles them.
+"""A small shop to look at: the server with two example apps, orders that come in, and a worker that handles them.
 
 python -m examples.shop [OPTION OF holdfast serve]...
 """
@@ -27,6 +27,12 @@ ORDERS, MAILS = "shop-orders", "shop-mails"
 GOODS = ["anchor", "bollard", "cleat", "fender", "halyard", "kedge", "lantern", "oar", "rope", "sextant"]
 #: What the worker cannot handle, so that there is a dead letter to look at.
 SOLD_OUT = "kedge"
+#: Orchestrations: one is through at once, one is taken back, one waits for somebody to approve it.
+LARGE_ORDERS = {
+    "order-1": {"customer": "ann", "lines": ["oar", "rope"], "total": 80},
+    "order-2": {"customer": "bob", "lines": ["lantern", SOLD_OUT], "total": 60},
+    "order-3": {"customer": "eve", "lines": ["anchor", "sextant"], "total": 950},
+}
 SECONDS_PER_ORDER = 2.0
 SECONDS_TO_STOP = 60.0
 
@@ -41,7 +47,7 @@ async def main() -> int:
         if line.startswith("Holdfast on ") and not address.done():
             address.set_result(line.split()[2])
 
-    command = [sys.executable, "-m", "holdfast", "serve", "examples.counter:app", *sys.argv[1:]]
+    command = [sys.executable, "-m", "holdfast", "serve", "examples.counter:app", "examples.orders:app", *sys.argv[1:]]
     server = ChildProcess("server", command, log=Path(os.devnull), on_line=show)
     asked_to_stop = asyncio.Event()
 
@@ -73,6 +79,9 @@ async def open_shop(address: asyncio.Future[str]) -> None:
                 await orders.push_many([{"order": number, "goods": name} for number, name in enumerate(GOODS, 1)])
                 await orders.push({"order": 0, "goods": "compass"}, priority=1)
                 await mails.push({"to": "you", "subject": "The shop is open"})
+            for instance_id, order in LARGE_ORDERS.items():
+                # Started before, it is what it was.
+                await client.start("order", order, instance_id=instance_id)
             print(WELCOME.format(url=url), flush=True)
 
             async def handle(message: Message) -> None:
@@ -91,6 +100,9 @@ Look at {url} in a browser: a worker handles shop-orders and writes shop-mails.
 
   curl -X POST {url}/queue/shop-orders/push -d '{{"item": {{"order": 11, "goods": "tar"}}}}'
   curl -X POST '{url}/queue/shop-mails/pop?count=10'
+  curl {url}/orchestrations
+  curl -X POST {url}/orchestrations/order-3/events/approved -d '{{"by": "you"}}'
+  curl {url}/orchestrations/order-3/history
   curl -X POST {url}/v1.0/actors/CounterActor/demo/method/Add -d 1
 
 Ctrl-C ends it; what is stored stays.

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.app import App
+from holdfast.orchestration.retry import Retry
 
 if TYPE_CHECKING:
     from holdfast.client import Client
+    from holdfast.orchestration.context import Context
     from holdfast.runtime.work import DurableActor
+    from holdfast.worker.context import activity_context
 
 __version__ = "0.1.0"
 
-__all__ = ["App", "Client", "DurableActor", "__version__"]
+__all__ = ["App", "Client", "Context", "DurableActor", "Retry", "__version__", "activity_context"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,8 +24,16 @@ def __getattr__(name: str) -> Any:
         from holdfast.client import Client
 
         return Client
+    if name == "Context":
+        from holdfast.orchestration.context import Context
+
+        return Context
     if name == "DurableActor":
         from holdfast.runtime.work import DurableActor
 
         return DurableActor
+    if name == "activity_context":
+        from holdfast.worker.context import activity_context
+
+        return activity_context
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, resolve_local_types
+from holdfast.orchestration.registry import Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     # Half a second, which whoever imports only the client need not wait for.
     from dapr.actor import Actor
 
 ActorClass = TypeVar("ActorClass", bound="type[Actor]")
+Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 class App:
@@ -16,6 +23,8 @@ class App:
 
     def __init__(self) -> None:
         self._actors: dict[str, type[Actor]] = {}
+        #: The orchestrations and activities of this app.
+        self.registry = Registry()
 
     @property
     def actors(self) -> list[type[Actor]]:
@@ -27,3 +36,77 @@ class App:
         if known is not actor_class:
             raise ValueError(f"two actor classes are called {actor_class.__name__}: {known} and {actor_class}")
         return actor_class
+
+    @overload
+    def orchestration(self, function: Function) -> Function: ...
+    @overload
+    def orchestration(
+        self, *, name: str | None = None, version: str = "1", mailboxes: Iterable[str] = ()
+    ) -> Callable[[Function], Function]: ...
+    def orchestration(
+        self,
+        function: Function | None = None,
+        *,
+        name: str | None = None,
+        version: str = "1",
+        mailboxes: Iterable[str] = (),
+    ) -> Function | Callable[[Function], Function]:
+        """Registers an ``async def`` that takes a context and at most one input. It stays the function it is.
+
+        Instances that have begun go on with the version they began with; a start without a version gets the one that
+        was declared last. What is raised under the name of a mailbox is kept, in order, until ``ctx.receive`` takes it.
+        """
+        local_names = sys._getframe(1).f_locals
+
+        def register(function: Function) -> Function:
+            definition = Orchestration(
+                name=name or function.__name__, function=function, version=version, mailboxes=frozenset(mailboxes)
+            )
+            resolve_local_types(definition, local_names)
+            self.registry.add_orchestration(definition)
+            return function
+
+        return register if function is None else register(function)
+
+    @overload
+    def activity(self, function: Function) -> Function: ...
+    @overload
+    def activity(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = ACTIVITIES,
+        lock_seconds: int = 30,
+        timeout: float | None = None,
+        max_deliveries: int | None = None,
+        idempotent: bool = False,
+    ) -> Callable[[Function], Function]: ...
+    def activity(
+        self,
+        function: Function | None = None,
+        *,
+        name: str | None = None,
+        queue: str = ACTIVITIES,
+        lock_seconds: int = 30,
+        timeout: float | None = None,
+        max_deliveries: int | None = None,
+        idempotent: bool = False,
+    ) -> Function | Callable[[Function], Function]:
+        """Registers a function, async or not, that takes at most one input. It stays the function it is."""
+        local_names = sys._getframe(1).f_locals
+
+        def register(function: Function) -> Function:
+            definition = Activity(
+                name=name or function.__name__,
+                function=function,
+                queue=queue,
+                lock_seconds=lock_seconds,
+                timeout=timeout,
+                max_deliveries=max_deliveries,
+                idempotent=idempotent,
+            )
+            resolve_local_types(definition, local_names)
+            self.registry.add_activity(definition)
+            return function
+
+        return register if function is None else register(function)

@@ -212,6 +212,81 @@ class ReentrantCall(HoldfastError):
     status = 409
 
 
+class UnknownOrchestration(NotFound):
+    """No orchestration of this name is registered here."""
+
+
+class OrchestrationEnded(Conflict):
+    """The orchestration has ended."""
+
+
+class AuthorsCodeFailed(HoldfastError):
+    """The code of an activity or an orchestration has failed."""
+
+    code = "FAILED"
+
+    @property
+    def type(self) -> str | None:
+        """The name of the exception's class, where it was raised."""
+        return self.details.get("type")
+
+    @property
+    def kind(self) -> str | None:
+        """``error``, ``timeout``, ``poison``, ``cancelled``, ``refused``, ``non_determinism`` or ``never_yields``."""
+        return self.details.get("kind")
+
+    @property
+    def reason(self) -> str | None:
+        """The exception's own words."""
+        return self.details.get("reason")
+
+
+class OrchestrationFailed(AuthorsCodeFailed):
+    """The orchestration has failed."""
+
+    code = "ORCHESTRATION_FAILED"
+
+
+class OrchestrationCancelled(OrchestrationFailed):
+    """The orchestration was cancelled."""
+
+    code = "ORCHESTRATION_CANCELLED"
+
+
+class SubOrchestrationFailed(OrchestrationFailed):
+    """A sub-orchestration has failed."""
+
+
+class ActivityFailed(AuthorsCodeFailed):
+    """An activity has failed."""
+
+    code = "ACTIVITY_FAILED"
+
+
+class NonRetryable(HoldfastError):
+    """This activity would fail again however often it were tried."""
+
+    code = "NON_RETRYABLE"
+
+
+class NonDeterminism(HoldfastError):
+    """The orchestration's code does not do what its history says it did."""
+
+    code = "NON_DETERMINISM"
+
+
+class NeverYields(HoldfastError):
+    """The orchestration runs on and on without waiting for anything."""
+
+    code = "NEVER_YIELDS"
+
+
+class NotInOrchestrations(HoldfastError):
+    """An orchestration cannot do this: do it in an activity."""
+
+    code = "NOT_IN_ORCHESTRATIONS"
+
+
 class StorageBroken(HoldfastError):
     """The data file cannot be used."""
 

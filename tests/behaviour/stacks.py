@@ -20,7 +20,7 @@ from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from pathlib import Path
 
     from holdfast.local import ChildProcess, Sidecar
@@ -29,6 +29,22 @@ if TYPE_CHECKING:
 class Unhurried(ServedStack):
     # A queue that leaves memory forgets who waits for it: no test of waking should be that slow on a busy machine.
     idle_timeout = 6.0
+    apps = (*ServedStack.apps, "behaviour.orchestrated:app")
+
+    def _serve(self, *options: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
+        own = {"ORCHESTRATED_FOLDER": str(self.folder)}
+        return super()._serve(*options, environment={**(environment or {}), **own})
+
+    async def app_died(self, within: float = 30) -> None:
+        """Until the app has ended by itself."""
+        [app] = [process for process in self.processes if process.name == "app"]
+        async with asyncio.timeout(within):
+            await app.wait()
+
+    def effects(self) -> list[Any]:
+        """What activities have written down."""
+        file = self.folder / "effects"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 class OnEmbedded(Unhurried, EmbeddedStack):

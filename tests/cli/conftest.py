@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from client import workflows
 from client.server import Server
 from holdfast.cli.main import cli
 
@@ -65,8 +67,14 @@ class Command:
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def queue(self, *arguments: str, typed: str = "") -> Ended:
-        """``holdfast queue`` in this process, which is quicker."""
-        done = CliRunner().invoke(cli, ["queue", *arguments], input=typed, env=self.environment)
+        return self.inside("queue", *arguments, typed=typed)
+
+    def orchestration(self, *arguments: str, typed: str = "") -> Ended:
+        return self.inside("orchestration", *arguments, typed=typed)
+
+    def inside(self, *arguments: str, typed: str = "") -> Ended:
+        """In this process, which is quicker."""
+        done = CliRunner().invoke(cli, arguments, input=typed, env=self.environment)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Ended(done.exit_code, done.stdout, done.stderr)
@@ -129,7 +137,9 @@ class Terminal:
 
 @pytest.fixture(scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    async with Server(tmp_path_factory.mktemp("server")) as running:
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copy(Path(workflows.__file__), folder)
+    async with Server(folder, "workflows:app") as running:
         yield running
 
 

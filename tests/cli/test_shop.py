@@ -16,6 +16,7 @@ from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
 
 ROOT = Path(__file__).parents[2]
+ENDED = {"order-1": "shipped", "order-2": "refunded"}
 
 
 async def look(url: str) -> Any:
@@ -45,6 +46,10 @@ async def test_the_shop_fills_its_queues_once_and_ends_in_order(tmp_path: Path) 
             orders = await look(f"{url}/queue/shop-orders")
             assert orders["counters"]["pushed"] == 11
             assert orders["count"] + orders["locked"] > 0
+            ends = {name: (await look(f"{url}/orchestrations/{name}/wait?timeout_seconds=30")) for name in ENDED}
+            assert {name: end["output"]["status"] for name, end in ends.items()} == ENDED
+            waiting = await look(f"{url}/orchestrations/order-3")
+            assert (waiting["status"], waiting["custom_status"]) == ("RUNNING", "waits for approval")
             shop.send_signal(number)
             assert await asyncio.wait_for(shop.wait(), 30) == 0
         finally:

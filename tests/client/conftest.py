@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +22,9 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    async with Server(tmp_path_factory.mktemp("server")) as running:
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copy(Path(__file__).with_name("workflows.py"), folder)
+    async with Server(folder, "workflows:app") as running:
         yield running
 
 
@@ -33,6 +37,11 @@ async def client(server: Server) -> AsyncIterator[Client]:
 @pytest.fixture
 def name() -> str:
     return f"queue-{next(_numbers)}"
+
+
+@pytest.fixture
+def instance_id() -> str:
+    return f"run-{next(_numbers)}"
 
 
 @pytest.fixture

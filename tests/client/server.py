@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 class Server:
     """``holdfast serve`` on the embedded host."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, imports: Path | None = None) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         command = [
             *(Path(sys.executable).with_name("holdfast"), "serve", "--port", str(self.port)),
             *("--data", str(folder / "data"), *options),
         ]
-        self._process = ChildProcess("server", command, log=folder / "server.log", folder=folder)
+        # Apps are found in its working directory.
+        self._process = ChildProcess("server", command, log=folder / "server.log", folder=imports or folder)
 
     async def start(self) -> None:
         await self._process.start()

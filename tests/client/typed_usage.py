@@ -4,8 +4,33 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
-from holdfast import Client
-from holdfast.client import Batch, Completion, DeadLetter, LockInfo, Message, Queue, QueueStats, QueueSummary
+from holdfast import App, Client, Context
+from holdfast.client import (
+    Batch,
+    Completion,
+    DeadLetter,
+    HistoryEvent,
+    LockInfo,
+    Message,
+    OrchestrationStatus,
+    OrchestrationSummary,
+    Queue,
+    QueueStats,
+    QueueSummary,
+    Run,
+)
+
+app = App()
+
+
+@app.orchestration
+async def checkout(ctx: Context, order: int) -> str:
+    return str(order)
+
+
+@app.orchestration(version="2")
+async def tick(ctx: Context) -> list[int]:
+    return []
 
 
 async def handle(message: Message) -> int:
@@ -45,6 +70,18 @@ async def use() -> None:
         async for summary in client.queues():
             assert_type(summary, QueueSummary)
         await queue.consume(handle, concurrency=8)
+        run = await client.start(checkout, 1, instance_id="o-1", version="1")
+        assert_type(run, Run[str])
+        assert_type(await run.result(timeout=60), str)
+        assert_type(await (await client.start(tick)).result(), list[int])
+        assert_type(await client.start("checkout", {"any": "thing"}), Run[Any])
+        assert_type(client.orchestration("o-1"), Run[Any])
+        assert_type(client.orchestration("o-1", checkout), Run[str])
+        assert_type(await run.status(), OrchestrationStatus)
+        async for event in run.history():
+            assert_type(event, HistoryEvent)
+        async for found in client.orchestrations(status="RUNNING", name="checkout"):
+            assert_type(found, OrchestrationSummary)
 
 
 async def misuse(client: Client) -> None:
@@ -55,3 +92,5 @@ async def misuse(client: Client) -> None:
     await queue.push_many([1], dedup_id="the same for all")  # type: ignore[arg-type]
     queue.lock(ttl_seconds=0.5)  # type: ignore[arg-type]
     Client(url=8080)  # type: ignore[arg-type]
+    await client.start(checkout, "one")  # type: ignore[arg-type]
+    await client.start(handle, 1)  # type: ignore[arg-type]

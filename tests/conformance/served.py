@@ -9,7 +9,7 @@ import sys
 from abc import abstractmethod
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 import aiohttp
@@ -31,6 +31,8 @@ _FROM_THE_APP = "error from actor service: (500) "
 
 
 class ServedStack(Stack):
+    apps: ClassVar[tuple[str, ...]] = ("conformance.app:app",)
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.app_port = free_port()
@@ -112,7 +114,7 @@ class ServedStack(Stack):
         self, *options: str, environment: Mapping[str, str] | None = None, name: str = "app", port: int | None = None
     ) -> ChildProcess:
         command: list[str | Path] = [
-            *(Path(sys.executable).with_name("holdfast"), "serve", "conformance.app:app"),
+            *(Path(sys.executable).with_name("holdfast"), "serve", *self.apps),
             *("--port", str(port or self.app_port), "--idle-timeout", str(self.idle_timeout), *options),
         ]
         log = self.folder / f"{name}.log"

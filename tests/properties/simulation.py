@@ -12,13 +12,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Unavailable
-from holdfast.gateway.gather import Gatherer
 from holdfast.identity import partition_id, split_partition
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.core import CLAIM_LEEWAY, RESEND_SECONDS
 from holdfast.pushpop.doorbell import Doorbell, DoorbellActor, Listening
 from holdfast.pushpop.index import INDEX_TYPE, SHARDS, QueueIndexActor
+from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.reminders import LONGEST_WAIT
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, MemoryStorage, SimulatedHost, VirtualTimeLoop

@@ -10,8 +10,10 @@ from holdfast import __version__
 from holdfast.cli.dev import dev
 from holdfast.cli.doctor import doctor
 from holdfast.cli.options import from_settings_file
+from holdfast.cli.orchestration import orchestration
 from holdfast.cli.queue import queue
 from holdfast.cli.serve import serve
+from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
 
 _EPILOG = (
@@ -29,7 +31,7 @@ def cli(context: click.Context) -> None:
     context.default_map = from_settings_file(context.command)
 
 
-for _command in (serve, dev, doctor, queue):
+for _command in (serve, worker, dev, doctor, queue, orchestration):
     cli.add_command(_command)
 
 

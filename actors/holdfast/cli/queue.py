@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import queue_letters, queue_locks
+from holdfast.cli import printing, queue_letters, queue_locks
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import Lines, field_of, from_arguments, progress
 from holdfast.cli.remote import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_command, show_json
+from holdfast.cli.watching import interval_option, watch
 from holdfast.client.parcels import Entry, pack
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import BinaryIO
+
+    from rich.console import RenderableType
 
     from holdfast.cli.remote import Server, Session
     from holdfast.client.calls import Answer
@@ -128,7 +130,7 @@ def pop(server: Server, as_json: bool, name: str, ack: bool, count: int, wait: f
         answer = session.ask(calls.lock(count, ttl, wait) if ack else calls.pop(count, wait))
     _show_messages(answer, name, as_json, whole=True)
     if not as_json and answer.get("lock_id"):
-        click.echo(f"Locked for {tables.spoken(ttl)}. When done: holdfast queue ack {name} {answer['lock_id']}")
+        click.echo(f"Locked for {printing.spoken(ttl)}. When done: holdfast queue ack {name} {answer['lock_id']}")
     _nothing_when_empty(answer)
 
 
@@ -146,23 +148,23 @@ def peek(server: Server, as_json: bool, name: str, count: int) -> None:
 
 @queue.command(short_help="Show how much waits, what is locked, what was done.")
 @click.argument("name", metavar="QUEUE")
-@option("--watch", is_flag=True, help="Show it again and again, with rates, until Ctrl-C.")
-@option("--interval", type=click.FloatRange(0.1), default=1.0, help="Seconds between two looks of --watch.")
+@option("--watch", "watching", is_flag=True, help="Show it again and again, with rates, until Ctrl-C.")
+@interval_option
 @server_command
-def stats(server: Server, as_json: bool, name: str, watch: bool, interval: float) -> None:
+def stats(server: Server, as_json: bool, name: str, watching: bool, interval: float) -> None:
     """Show how much waits, what is locked and until when, and what has been done so far.
 
     With --watch and --json, a line for each look.
     """
     with server.connect() as session:
-        if watch:
+        if watching:
             _watch(session, as_json, name, interval)
             return
         answer = session.ask(session.queue(name).stats())
     if as_json:
         show_json(answer)
     else:
-        tables.console().print(tables.stats(answer))
+        printing.console().print(tables.stats(answer))
 
 
 @queue.command(short_help="Remove one item that is not locked.")
@@ -225,7 +227,7 @@ def config(server: Server, as_json: bool, name: str, changes: tuple[str, ...]) -
     if as_json:
         show_json(answer)
     else:
-        tables.console().print(tables.config(answer))
+        printing.console().print(tables.config(answer))
 
 
 @queue.command("list")
@@ -237,7 +239,7 @@ def list_them(server: Server, as_json: bool) -> None:
     if as_json:
         show_json({"queues": found})
     elif found:
-        tables.console().print(tables.queues(found))
+        printing.console().print(tables.queues(found))
     else:
         click.echo("There are no queues.")
 
@@ -246,7 +248,7 @@ def _show_messages(answer: Answer, name: str, as_json: bool, *, whole: bool) -> 
     if as_json:
         show_json(answer)
     elif answer["count"]:
-        tables.console().print(tables.messages(answer, whole=whole))
+        printing.console().print(tables.messages(answer, whole=whole))
     else:
         click.echo(f"Nothing waits in {name}.", err=True)
 
@@ -257,29 +259,17 @@ def _nothing_when_empty(answer: Answer) -> None:
 
 
 def _watch(session: Session, as_json: bool, name: str, interval: float) -> None:
-    """Ctrl-C is how it ends, and no error."""
-    from rich.live import Live
-
     calls = session.queue(name)
-    console = tables.console()
-    live = Live(console=console, auto_refresh=False, screen=True) if console.is_terminal and not as_json else None
     before: tuple[float, Mapping[str, int]] | None = None
-    try:
-        with live or nullcontext():
-            while True:
-                answer = session.ask(calls.stats())
-                now = time.monotonic()
-                shown = tables.stats(answer, _rates(before, now, answer["counters"]))
-                before = now, answer["counters"]
-                if as_json:
-                    show_json(answer)
-                elif live is not None:
-                    live.update(shown, refresh=True)
-                else:
-                    console.print(shown)
-                time.sleep(interval)
-    except KeyboardInterrupt:
-        return
+
+    def show(answer: Answer) -> RenderableType:
+        nonlocal before
+        now = time.monotonic()
+        shown = tables.stats(answer, _rates(before, now, answer["counters"]))
+        before = now, answer["counters"]
+        return shown
+
+    watch(lambda: session.ask(calls.stats()), show, as_json=as_json, interval=interval)
 
 
 def _rates(before: tuple[float, Mapping[str, int]] | None, now: float, counters: Mapping[str, int]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli import printing
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import steps
@@ -43,7 +44,7 @@ def dead_letters(server: Server, as_json: bool, name: str, limit: int) -> None:
     if as_json:
         show_json({"dead_letters": found} | ({} if cursor is None else {"next_cursor": cursor}))
     elif found:
-        tables.console().print(tables.dead_letters(found))
+        printing.console().print(tables.dead_letters(found))
         if cursor is not None:
             click.echo("There are more; --limit shows them.")
     else:
@@ -68,7 +69,7 @@ def redrive(server: Server, as_json: bool, name: str, ids: tuple[str, ...], most
     if as_json:
         show_json(answer)
     else:
-        click.echo(f"{tables.counted(answer['redriven'], 'dead letter')} put back")
+        click.echo(f"{printing.counted(answer['redriven'], 'dead letter')} put back")
 
 
 def _redrive_all(session: Session, calls: QueueCalls, most: int | None) -> Answer:

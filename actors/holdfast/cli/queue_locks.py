@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli import printing
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
 from holdfast.cli.remote import server_command, show_json
@@ -45,7 +46,7 @@ def in_flight(server: Server, as_json: bool, name: str) -> None:
     if as_json:
         show_json(answer)
     elif answer["locks"]:
-        tables.console().print(tables.locks(answer["locks"]))
+        printing.console().print(tables.locks(answer["locks"]))
     else:
         click.echo(f"Nothing of {name} is locked.")
 
@@ -104,7 +105,7 @@ def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int)
     if as_json:
         show_json(answer)
     else:
-        click.echo(f"Locked for {tables.spoken(max(0, answer['lock_expires_at'] - time.time()))} more")
+        click.echo(f"Locked for {printing.spoken(max(0, answer['lock_expires_at'] - time.time()))} more")
 
 
 @click.command("dead-letter", cls=LockCommand)
@@ -136,7 +137,7 @@ def complete(server: Server, as_json: bool, name: str, ids: tuple[str, ...]) -> 
         show_json(answer)
     else:
         ignored = f", {answer['ignored']:,} ignored" if answer["ignored"] else ""
-        click.echo(f"{tables.counted(answer['completed'], 'item')} completed{ignored}")
+        click.echo(f"{printing.counted(answer['completed'], 'item')} completed{ignored}")
 
 
 def _show_done(answer: Answer, as_json: bool) -> None:

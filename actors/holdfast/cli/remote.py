@@ -14,6 +14,7 @@ import click
 from holdfast.cli.options import option
 from holdfast.client.calls import QueueCalls, list_queues
 from holdfast.client.connection import Connection
+from holdfast.client.run_calls import RunCalls
 from holdfast.errors import (
     AnswerLost,
     Capacity,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from holdfast.client.calls import Answer
 
 FAILED, WRONG_USAGE, NOTHING_THERE, LOCKED, NOT_REACHABLE, UNCLEAR, NO_ROOM = 1, 2, 3, 4, 5, 6, 7
+#: Of an orchestration, which has no locks.
+NOT_YET = LOCKED
 
 # Click joins the lines of a paragraph unless it begins with \b.
 EXIT_CODES = """\b
@@ -72,7 +75,7 @@ class RemoteGroup(click.Group):
     """Commands whose errors are one sentence and an exit code that says which kind it was."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        cmd.epilog = cmd.epilog or EXIT_CODES
+        cmd.epilog = cmd.epilog or self.epilog
         super().add_command(cmd, name)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -100,6 +103,9 @@ class Session:
 
     def queue(self, name: str) -> QueueCalls:
         return QueueCalls(self.connection, name)
+
+    def run(self, instance_id: str) -> RunCalls:
+        return RunCalls(self.connection, instance_id)
 
     def ask(self, call: Coroutine[Any, Any, Result]) -> Result:
         return self.runner.run(call)

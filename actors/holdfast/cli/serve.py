@@ -16,9 +16,6 @@ from holdfast.errors import SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dapr.actor import Actor
     from fastapi import FastAPI
 
     from holdfast.runtime.contract import Host
@@ -51,6 +48,7 @@ if TYPE_CHECKING:
     default=60.0,
     help="Seconds until an idle actor leaves memory.",
 )
+@option("--no-worker", is_flag=True, help="Run no activities: leave them to 'holdfast worker'.")
 @option("--drain-timeout", type=click.FloatRange(1.0), default=30.0, help="Seconds turns get to end at the stop.")
 @option("--log-format", type=click.Choice(FORMATS), default="text", help="Lines for people, or JSON.")
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="How much is logged.")
@@ -64,6 +62,7 @@ def serve(
     insecure: bool,
     app_id: str,
     idle_timeout: float,
+    no_worker: bool,
     drain_timeout: float,
     log_format: str,
     log_level: str,
@@ -82,7 +81,7 @@ def serve(
     loopback = is_loopback(listen)
     if not (token or insecure or loopback):
         raise SettingsError(f"Listening on {listen} would let anyone in: set a token with --token, or say --insecure.")
-    actors = _actor_classes(apps)
+    loaded = [load_app(name) for name in apps]
 
     def make_host(app: FastAPI) -> Host:
         if (host_name or ("dapr" if _beside_daprd() else "embedded")) == "dapr":
@@ -102,11 +101,9 @@ def serve(
         if url := getattr(gateway.host, "url", None):
             click.echo(f"Data:  {url}")
 
-    uvloop.run(server.serve(gateway, actors, listener, drain_timeout=drain_timeout, ready=announce))
-
-
-def _actor_classes(apps: Sequence[str]) -> list[type[Actor]]:
-    return [actor_class for name in apps for actor_class in load_app(name).actors]
+    uvloop.run(
+        server.serve(gateway, loaded, listener, drain_timeout=drain_timeout, ready=announce, worker=not no_worker)
+    )
 
 
 def _beside_daprd() -> bool:

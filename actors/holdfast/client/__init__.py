@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from holdfast.client import answers
+from holdfast.client import answers, run_answers
 from holdfast.client.answers import Completion, DeadLetter, LockInfo, Message, QueueStats, QueueSummary
 from holdfast.client.batch import Batch
 from holdfast.client.calls import list_queues
 from holdfast.client.connection import Connection
 from holdfast.client.queue import Queue
+from holdfast.client.run import Run, named, start
+from holdfast.client.run_answers import HistoryEvent, OrchestrationStatus, OrchestrationSummary
+from holdfast.client.run_calls import RunCalls, list_runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from types import TracebackType
+
+    from holdfast.orchestration.context import Context
+
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
 __all__ = [
     "Batch",
     "Client",
     "Completion",
     "DeadLetter",
+    "HistoryEvent",
     "LockInfo",
     "Message",
+    "OrchestrationStatus",
+    "OrchestrationSummary",
     "Queue",
     "QueueStats",
     "QueueSummary",
+    "Run",
 ]
 
 
@@ -52,6 +64,65 @@ class Client:
             page = await list_queues(self._connection, page_size, cursor)
             for queue in page["queues"]:
                 yield answers.summary(queue)
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    @overload
+    async def start(
+        self, orchestration: str, input: Any = None, *, instance_id: str | None = None, version: str | None = None
+    ) -> Run[Any]: ...
+    @overload
+    async def start(
+        self,
+        orchestration: Callable[[Context, Input], Coroutine[Any, Any, Output]],
+        input: Input,
+        *,
+        instance_id: str | None = None,
+        version: str | None = None,
+    ) -> Run[Output]: ...
+    @overload
+    async def start(
+        self,
+        orchestration: Callable[[Context], Coroutine[Any, Any, Output]],
+        *,
+        instance_id: str | None = None,
+        version: str | None = None,
+    ) -> Run[Output]: ...
+    async def start(
+        self,
+        orchestration: Any,
+        input: Any = None,  # noqa: A002
+        *,
+        instance_id: str | None = None,
+        version: str | None = None,
+    ) -> Run[Any]:
+        """Starts an orchestration, by its function or by its name. Nothing is run again when the instance exists.
+
+        A function brings its own version, and types for what goes in and comes out; by its name the version that was
+        declared last is started. Raises ``NotFound`` when the server has no such orchestration, ``InvalidRequest``
+        for an input of another shape than it takes.
+        """
+        return await start(self._connection, orchestration, input, instance_id, version)
+
+    @overload
+    def orchestration(self, instance_id: str) -> Run[Any]: ...
+    @overload
+    def orchestration(self, instance_id: str, function: Callable[..., Coroutine[Any, Any, Output]]) -> Run[Output]: ...
+    def orchestration(self, instance_id: str, function: Any = None) -> Run[Any]:
+        """An instance by its id; nothing is asked of the server yet. Its function gives the result its type."""
+        definition = None if function is None else named(function)[1]
+        return Run(RunCalls(self._connection, instance_id), definition)
+
+    async def orchestrations(
+        self, *, status: str | None = None, name: str | None = None, page_size: int = 50
+    ) -> AsyncIterator[OrchestrationSummary]:
+        """The instances there are, by id; only those with this status, or of the orchestration of this name."""
+        cursor: str | None = None
+        while True:
+            page = await list_runs(self._connection, page_size, cursor, status, name)
+            for found in page["orchestrations"]:
+                yield run_answers.summary(found)
             cursor = page.get("next_cursor")
             if cursor is None:
                 return

@@ -118,8 +118,9 @@ class QueueCalls:
         return await self._connection.call("POST", f"{self._path}/{call}", body=body, repeat=repeat)
 
     async def _pop(self, params: Mapping[str, str | int], wait_seconds: float, repeat: Repeat) -> Answer:
+        wait_as = "wait_seconds" if wait_seconds else None
         return await self._connection.call(
-            "POST", f"{self._path}/pop", params=params, wait_seconds=wait_seconds, repeat=repeat
+            "POST", f"{self._path}/pop", params=params, wait_seconds=wait_seconds, wait_as=wait_as, repeat=repeat
         )
 
 

@@ -84,16 +84,21 @@ class Connection:
         params: Mapping[str, str | int | float] | None = None,
         body: bytes | None = None,
         wait_seconds: float = 0,
+        wait_as: str | None = None,
     ) -> dict[str, Any]:
-        """The answer. An error that follows an attempt whose outcome is not known has that attempt's as its cause."""
+        """The answer. An error that follows an attempt whose outcome is not known has that attempt's as its cause.
+
+        The server is told to wait, for something to come, by the parameter ``wait_as``.
+        """
         clock = asyncio.get_running_loop().time
         wait_until = clock() + wait_seconds
         unclear: HoldfastError | None = None
         pauses = pauses_between_attempts()
         for attempt in range(self._retries + 1):
             left = max(0.0, wait_until - clock())
+            query = {**(params or {}), **({} if wait_as is None else {wait_as: left})}
             try:
-                return await self._once(method, path, params, body, left)
+                return await self._once(method, path, query, body, left)
             except PASSING as error:
                 if not isinstance(error, _NOTHING_DONE):
                     unclear = error
@@ -112,13 +117,12 @@ class Connection:
         self,
         method: str,
         path: str,
-        params: Mapping[str, str | int | float] | None,
+        query: Mapping[str, str | int | float],
         body: bytes | None,
         wait_seconds: float,
     ) -> dict[str, Any]:
         if self._session is None:
             raise RuntimeError("This client is not open: use it as 'async with Client(…) as client'.")
-        query = {**(params or {}), **({"wait_seconds": wait_seconds} if wait_seconds else {})}
         timeout = aiohttp.ClientTimeout(total=self._timeout + wait_seconds, sock_connect=CONNECT_SECONDS)
         url = self._url.joinpath(path, encoded=True).with_query(query)
         try:
@@ -141,7 +145,7 @@ class Connection:
             answer = load(data)
         except ValueError:
             answer = None
-        if response.status == 200 and isinstance(answer, dict):
+        if response.status in (200, 202) and isinstance(answer, dict):
             return answer
         if isinstance(answer, dict) and isinstance(answer.get("error_code"), str):
             details = {key: value for key, value in answer.items() if key not in ("success", "message", "error_code")}

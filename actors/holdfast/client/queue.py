@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,8 @@ from holdfast.client.answers import Completion
 from holdfast.client.batch import Batch
 from holdfast.client.calls import QueueCalls
 from holdfast.client.consumer import Consumer
-from holdfast.client.endings import surely
 from holdfast.client.parcels import Entry, encode, pack, wrap
+from holdfast.client.taking import take
 from holdfast.errors import HoldfastError, NotFound, NotLeased
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from holdfast.client.consumer import Handler
 
 MOST_IDS = 1000
-_SECONDS_FOR_AN_ANSWER = 2.0
 
 
 class Queue:
@@ -280,23 +278,7 @@ class Queue:
         return await self._calls.set_config(changes)
 
     async def _take(self, ttl_seconds: int, count: int, wait_seconds: float) -> Batch:
-        """A cancellation gives back what was taken for a caller that is no longer there."""
-        asking = asyncio.ensure_future(self._calls.lock(count, ttl_seconds, wait_seconds))
-        try:
-            return Batch(self._calls, await asyncio.shield(asking), ttl_seconds)
-        except asyncio.CancelledError:
-            await surely(self._return_unseen(asking, waits=wait_seconds > 0))
-            raise
-
-    async def _return_unseen(self, asking: asyncio.Future[Answer], *, waits: bool) -> None:
-        if waits:
-            # The server sees it, and gives back what it would have answered.
-            asking.cancel()
-        await asyncio.wait({asking}, timeout=_SECONDS_FOR_AN_ANSWER)
-        if asking.cancel():
-            await asyncio.wait({asking})
-        if not asking.cancelled() and asking.exception() is None and "lock_id" in asking.result():
-            await self._calls.abandon(asking.result()["lock_id"], "cancelled before it was seen")
+        return Batch(self._calls, await take(self._calls, count, ttl_seconds, wait_seconds), ttl_seconds)
 
 
 def _count(answer: Answer) -> int:

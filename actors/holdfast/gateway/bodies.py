@@ -1,4 +1,4 @@
-"""Request bodies: JSON objects. What they say is checked by whom it is for."""
+"""Request bodies: JSON, as a rule objects. What they say is checked by whom it is for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """What the body says. Raises InvalidRequest."""
     if not body.strip():
         raise InvalidRequest("A body is missing: send a JSON object.")
-    try:
-        value = load(body)
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not JSON: {error}.") from error
+    value = parse(body)
     if not isinstance(value, dict):
         raise InvalidRequest("The body must be a JSON object.")
     return value
+
+
+def parse(body: bytes) -> Any:
+    """What the body says, whatever JSON it is. Raises InvalidRequest."""
+    try:
+        return load(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}.") from error

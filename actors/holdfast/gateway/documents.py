@@ -71,18 +71,20 @@ _DETAILS: dict[type[errors.HoldfastError], dict[str, Any]] = {
 _LOCK_ERRORS = (errors.InvalidLockId, errors.LockNotFound, errors.LockExpired)
 
 
-def _document(
+def document(
     summary: str,
     answer: type[BaseModel],
     example: dict[str, Any],
     *refusals: type[errors.HoldfastError],
     query: type[BaseModel] | None = None,
     body: dict[str, Any] | None = None,
-    sent: dict[str, Any] | None = None,
+    sent: Any = None,
     required: bool = True,
+    tag: str = "queues",
+    status: int = 200,
 ) -> dict[str, Any]:
     """One operation, as OpenAPI has it; models are named, and put in where the document is put together."""
-    responses = {"200": _described("Done.", answer, {"answer": example})}
+    responses = {str(status): _described("Done.", answer, {"answer": example})}
     for refusal in (*_ALWAYS, *refusals):
         shown: dict[str, Any] = {"success": False, "message": refusal.__doc__, "error_code": refusal.code}
         shown |= _DETAILS.get(refusal, {})
@@ -90,7 +92,7 @@ def _document(
         entry["content"]["application/json"]["examples"][refusal.code] = {"value": shown}
         if refusal.status in _HEADERS:
             entry["headers"] = _HEADERS[refusal.status]
-    document: dict[str, Any] = {"tags": ["queues"], "summary": summary, "responses": responses}
+    document: dict[str, Any] = {"tags": [tag], "summary": summary, "responses": responses}
     if query is not None:
         document["parameters"] = _parameters(query)
     if body is not None:
@@ -140,7 +142,7 @@ def _acknowledged(what: str) -> dict[str, Any]:
     return {"success": True, "message": f"1 item {what}", "items_acknowledged": 1}
 
 
-PUSH = _document(
+PUSH = document(
     "Put one item, or up to 1000 at once, into the queue: all or nothing",
     schemas.PushAnswer,
     {"success": True, "count": 1, "ids": ["0-0-0-0"]},
@@ -149,7 +151,7 @@ PUSH = _document(
     body={"anyOf": [_PUSH_ITEM, _PUSH_MANY]},
     sent={"item": {"task_id": 123}, "priority": 0},
 )
-ACKNOWLEDGE = _document(
+ACKNOWLEDGE = document(
     "Remove what is locked: it is done with",
     schemas.LockAnswer,
     _acknowledged("acknowledged"),
@@ -157,7 +159,7 @@ ACKNOWLEDGE = _document(
     body=requests.Acknowledge.model_json_schema(),
     sent=_LOCK_ID,
 )
-ABANDON = _document(
+ABANDON = document(
     "Give what is locked back, to the front of its priority, now or later",
     schemas.LockAnswer,
     _acknowledged("given back"),
@@ -165,7 +167,7 @@ ABANDON = _document(
     body=requests.Abandon.model_json_schema(),
     sent=_LOCK_ID,
 )
-EXTEND_LOCK = _document(
+EXTEND_LOCK = document(
     "Make a lock last longer, up to 300 seconds from now",
     schemas.ExtendAnswer,
     {"success": True, "lock_expires_at": 1709139275.0},
@@ -173,7 +175,7 @@ EXTEND_LOCK = _document(
     body=requests.ExtendLock.model_json_schema(),
     sent=_LOCK_ID | {"additional_ttl_seconds": 30},
 )
-DEAD_LETTER = _document(
+DEAD_LETTER = document(
     "Move what is locked to the queue's dead-letter queue",
     schemas.LockAnswer,
     _acknowledged("dead-lettered"),
@@ -181,7 +183,7 @@ DEAD_LETTER = _document(
     body=requests.DeadLetter.model_json_schema(),
     sent=_LOCK_ID | {"reason": "not an order"},
 )
-COMPLETE = _document(
+COMPLETE = document(
     "Complete up to 1000 leased items by their ids; what is not there is ignored, so it can be repeated",
     schemas.CompleteAnswer,
     {"success": True, "completed": 2, "ignored": 0},
@@ -190,13 +192,13 @@ COMPLETE = _document(
     body=requests.Complete.model_json_schema(),
     sent={"ids": ["0-0-0-0", "3-0-0-7"]},
 )
-STATS = _document("How much waits, what is locked, how old the oldest is", schemas.StatsAnswer, _STATS)
-IN_FLIGHT = _document(
+STATS = document("How much waits, what is locked, how old the oldest is", schemas.StatsAnswer, _STATS)
+IN_FLIGHT = document(
     "What is locked, and until when",
     schemas.InFlightAnswer,
     {"locks": [_LOCK | {"items": [{"task_id": 123}], "messages": [_MESSAGE]}]},
 )
-REQUEUE = _document(
+REQUEUE = document(
     "For operators: give back what somebody else has locked, by the beginning of the lock's id",
     schemas.LockAnswer,
     _acknowledged("given back"),
@@ -206,7 +208,7 @@ REQUEUE = _document(
     sent={"error": "its consumer is gone"},
     required=False,
 )
-EXTEND_IN_FLIGHT = _document(
+EXTEND_IN_FLIGHT = document(
     "For operators: make somebody else's lock last longer, by the beginning of its id",
     schemas.ExtendAnswer,
     {"success": True, "lock_expires_at": 1709139275.0},
@@ -216,7 +218,7 @@ EXTEND_IN_FLIGHT = _document(
     sent={"additional_ttl_seconds": 30},
     required=False,
 )
-REDRIVE = _document(
+REDRIVE = document(
     "Put dead letters back where they came from: those with these ids, or all; answers 'more' when it ran out of time",
     schemas.RedriveAnswer,
     {"success": True, "redriven": 3},
@@ -224,18 +226,18 @@ REDRIVE = _document(
     sent={"max": 100},
     required=False,
 )
-PURGE = _document(
+PURGE = document(
     "Remove all that waits or is delayed; what is locked stays", schemas.PurgeAnswer, {"success": True, "purged": 3}
 )
-REVOKE = _document(
+REVOKE = document(
     "Remove one item that is not locked",
     schemas.PurgeAnswer,
     {"success": True, "purged": 1},
     errors.NotFound,
     errors.Conflict,
 )
-GET_CONFIG = _document("The whole configuration", QueueConfig, QueueConfig().model_dump())
-SET_CONFIG = _document(
+GET_CONFIG = document("The whole configuration", QueueConfig, QueueConfig().model_dump())
+SET_CONFIG = document(
     "Change the keys named",
     QueueConfig,
     QueueConfig().model_dump(),
@@ -247,9 +249,9 @@ SET_CONFIG = _document(
 def pop(query: type[BaseModel]) -> dict[str, Any]:
     locked = _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E5f6G7", "lock_expires_at": 1709139275.0}
     summary = "Take the first items: lowest priority number first, first in first out"
-    document = _document(summary, schemas.PopAnswer, locked, errors.QueueLocked, query=query)
+    described = document(summary, schemas.PopAnswer, locked, errors.QueueLocked, query=query)
     # What can be done with the lock that it gives.
-    document["responses"]["200"]["links"] = {
+    described["responses"]["200"]["links"] = {
         call: {
             "operationId": f"post_queue_{call}",
             "parameters": {"queue": "$request.path.queue"},
@@ -257,17 +259,17 @@ def pop(query: type[BaseModel]) -> dict[str, Any]:
         }
         for call in ("acknowledge", "abandon", "extend_lock", "dead_letter")
     }
-    return document
+    return described
 
 
 def peek(query: type[BaseModel]) -> dict[str, Any]:
-    return _document("The next items, left where they are", schemas.ItemsAnswer, _ITEMS, query=query)
+    return document("The next items, left where they are", schemas.ItemsAnswer, _ITEMS, query=query)
 
 
 def queues(query: type[BaseModel]) -> dict[str, Any]:
-    return _document("The queues there are, by name", schemas.QueuesAnswer, {"queues": [_COUNTS]}, query=query)
+    return document("The queues there are, by name", schemas.QueuesAnswer, {"queues": [_COUNTS]}, query=query)
 
 
 def dead_letters(query: type[BaseModel]) -> dict[str, Any]:
     summary = "The queue's dead letters, oldest first; asked of a dead-letter queue, all that it has"
-    return _document(summary, schemas.DeadLettersAnswer, {"dead_letters": [_DEAD_LETTER]}, query=query)
+    return document(summary, schemas.DeadLettersAnswer, {"dead_letters": [_DEAD_LETTER]}, query=query)

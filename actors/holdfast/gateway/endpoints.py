@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from holdfast.errors import HoldfastError, InvalidRequest, MethodNotAllowed, NotFound
 from holdfast.gateway.answers import FAULT, send_error
-from holdfast.gateway.bodies import parse_object
+from holdfast.gateway.bodies import parse, parse_object
 from holdfast.gateway.limits import MAX_BODY, too_large
 from holdfast.pushpop.requests import explain
 from holdfast.runtime.serialization import dump
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Query = TypeVar("Query", bound=BaseModel)
+
+
+class Accepted(dict[str, Any]):
+    """An answer with status 202: it was taken, and goes on."""
 
 
 class Call:
@@ -56,6 +60,11 @@ class Call:
         if optional and not body.strip():
             return b"{}", {}
         return body, parse_object(body)
+
+    async def json_value(self) -> Any:
+        """What the body says, whatever JSON it is; nothing is null."""
+        body = await self._body()
+        return parse(body) if body.strip() else None
 
     async def gone(self) -> None:
         """Returns when the caller has gone away. To be called once, after the body was read."""
@@ -105,7 +114,8 @@ class Endpoints:
         try:
             endpoint, parameters = self._find(scope)
             scope["route"] = endpoint.path
-            body = dump(await endpoint.handle(Call(scope, receive, parameters)))
+            answer = await endpoint.handle(Call(scope, receive, parameters))
+            body = dump(answer)
         except HoldfastError as error:
             if error.status >= 500:
                 log.warning("%s %s: %s", scope["method"], scope["path"], error)
@@ -116,7 +126,8 @@ class Endpoints:
             await send_error(send, FAULT)
             return
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        status = 202 if isinstance(answer, Accepted) else 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     def _find(self, scope: Scope) -> tuple[Endpoint, list[str]]:

@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.identity import split_partition
 
@@ -135,8 +135,9 @@ class Loads:
             self._queues.move_to_end(queue)
         return spread
 
-    def heard(self, actor_id: str, load: int, partitions: int) -> None:
+    def heard(self, actor_id: str, reply: dict[str, Any]) -> None:
         """A reply of one partition, which may not know yet of how many it is one."""
+        load, partitions = reply["load"], reply["partitions"]
         if partitions == 1 and "@" not in actor_id:
             return
         queue, number = split_partition(actor_id)

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 _MODELS = "#/components/schemas/{model}"
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": ID_PATTERN}
-_EXAMPLES = {"queue": "orders", "id": "0-0-0-0", "lock_id_prefix": "kX3vQ1"}
+_EXAMPLES = {
+    "queue": "orders",
+    "id": "0-0-0-0",
+    "lock_id_prefix": "kX3vQ1",
+    "instance_id": "order-17",
+    "name": "checkout",
+    "event": "approved",
+}
 
 
 def install(app: FastAPI, endpoints: Endpoints) -> None:
@@ -43,7 +50,7 @@ def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": _ID, "example": _EXAMPLES[name]}
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
-    words = endpoint.path.replace("{queue}", "")
+    words = endpoint.path.replace("{queue}", "").replace("{instance_id}", "one").replace("{name}", "")
     identity = "_".join(re.findall(r"[a-z]+", f"{endpoint.verb.lower()}/{words}"))
     return operation | {"operationId": identity, "parameters": path + operation.get("parameters", [])}
 

@@ -11,7 +11,7 @@ from holdfast.errors import InvalidRequest, NotFound
 from holdfast.gateway import documents, views
 from holdfast.gateway.configuration import Configuration
 from holdfast.gateway.dead_letters import DeadLetters
-from holdfast.gateway.endpoints import Endpoint, Endpoints
+from holdfast.gateway.endpoints import Endpoint
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.polling import Poller
@@ -26,7 +26,7 @@ from holdfast.pushpop.items import partition_of, partition_of_lock
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.gateway.endpoints import Call
     from holdfast.runtime.contract import HostClient
@@ -86,32 +86,30 @@ class Queues:
         """Ends what goes on for callers that were answered already."""
         await self._partitions.close()
 
-    def endpoints(self) -> Endpoints:
+    def endpoints(self) -> Sequence[Endpoint]:
         queue = "/queue/{queue}"
         lock = f"{queue}/in-flight/{{lock_id_prefix}}"
-        return Endpoints(
-            [
-                Endpoint("POST", f"{queue}/push", self.push, documents.PUSH),
-                Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery)),
-                Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE),
-                Endpoint("POST", f"{queue}/abandon", self._answering("Abandon"), documents.ABANDON),
-                Endpoint("POST", f"{queue}/extend-lock", self._answering("ExtendLock"), documents.EXTEND_LOCK),
-                Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER),
-                Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE),
-                Endpoint("GET", queue, self.stats, documents.STATS),
-                Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery)),
-                Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT),
-                Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE),
-                Endpoint("POST", f"{lock}/extend", self._operating("ExtendByPrefix"), documents.EXTEND_IN_FLIGHT),
-                Endpoint("GET", f"{queue}/dead-letters", self.dead_letters, documents.dead_letters(DeadLettersQuery)),
-                Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE),
-                Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE),
-                Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE),
-                Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG),
-                Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG),
-                Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery)),
-            ]
-        )
+        return [
+            Endpoint("POST", f"{queue}/push", self.push, documents.PUSH),
+            Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery)),
+            Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE),
+            Endpoint("POST", f"{queue}/abandon", self._answering("Abandon"), documents.ABANDON),
+            Endpoint("POST", f"{queue}/extend-lock", self._answering("ExtendLock"), documents.EXTEND_LOCK),
+            Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER),
+            Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE),
+            Endpoint("GET", queue, self.stats, documents.STATS),
+            Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery)),
+            Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT),
+            Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE),
+            Endpoint("POST", f"{lock}/extend", self._operating("ExtendByPrefix"), documents.EXTEND_IN_FLIGHT),
+            Endpoint("GET", f"{queue}/dead-letters", self.dead_letters, documents.dead_letters(DeadLettersQuery)),
+            Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE),
+            Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE),
+            Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE),
+            Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG),
+            Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG),
+            Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery)),
+        ]
 
     async def push(self, call: Call) -> Answer:
         queue = _queue_id(call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import os
 import signal
@@ -19,14 +20,20 @@ from holdfast.errors import SettingsError
 from holdfast.gateway import answers, health, metrics, openapi, page
 from holdfast.gateway.access import OwnSiteOnly, TokenRequired
 from holdfast.gateway.actors import ActorApi
-from holdfast.gateway.endpoints import Front
+from holdfast.gateway.endpoints import Endpoints, Front
 from holdfast.gateway.limits import BodyLimit
 from holdfast.gateway.metrics import RequestsCounted
+from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues import Queues
+from holdfast.orchestration.actor import orchestration_actor
+from holdfast.orchestration.index import InstanceIndexActor
+from holdfast.orchestration.registry import Registry
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.inprocess import InProcessHost
+from holdfast.worker.beside import BesideServer
+from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -34,12 +41,13 @@ if TYPE_CHECKING:
     from dapr.actor import Actor
     from starlette.types import ASGIApp
 
+    from holdfast.app import App
     from holdfast.runtime.contract import Host
 
 log = logging.getLogger(__name__)
 
 #: What every server hosts.
-OWN_ACTORS: tuple[type[Actor], ...] = (PushPopActor, QueueIndexActor, DoorbellActor)
+OWN_ACTORS: tuple[type[Actor], ...] = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor)
 
 # The first segment of what daprd itself calls on the app.
 _SIDECAR_ROOTS = ("dapr", "actors")
@@ -72,7 +80,8 @@ def create_gateway(
     page.install(app)
     app.add_middleware(BodyLimit)
     queues = Queues(host.client)
-    endpoints = queues.endpoints()
+    orchestrations = Orchestrations(host.client)
+    endpoints = Endpoints([*queues.endpoints(), *orchestrations.endpoints()])
     openapi.install(app, endpoints)
     sidecar_roots = () if isinstance(host, InProcessHost) else _SIDECAR_ROOTS
     by_root: dict[str, ASGIApp] = dict.fromkeys(endpoints.roots, endpoints)
@@ -87,7 +96,12 @@ def create_gateway(
         front = TokenRequired(front, token, [f"/{root}/" for root in sidecar_roots])
     front = OwnSiteOnly(front, loopback_names=loopback and not token)
     front = RequestsCounted(front, host.client.meters.registry)
-    return Gateway(front, host, queues.end_waits, queues.close)
+
+    def end_waits() -> None:
+        orchestrations.end_waits()
+        queues.end_waits()
+
+    return Gateway(front, host, end_waits, queues.close)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -105,17 +119,21 @@ def listen(address: str, port: int) -> socket.socket:
 
 async def serve(
     gateway: Gateway,
-    actors: Sequence[type[Actor]],
+    apps: Sequence[App],
     listener: socket.socket,
     *,
     drain_timeout: float,
     ready: Callable[[], None],
+    worker: bool = True,
 ) -> None:
     """Runs until SIGTERM or SIGINT: then takes no more, finishes what it has, and returns."""
     host = gateway.host
-    for actor_class in (*OWN_ACTORS, *actors):
+    registry = Registry.of(app.registry for app in apps)
+    own = (*OWN_ACTORS, orchestration_actor(registry))
+    for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):
         await host.register(actor_class)
     await host.start()
+    working = _begin_work(host, registry) if worker and registry.activities else None
     try:
         config = uvicorn.Config(
             gateway.app,
@@ -137,7 +155,22 @@ async def serve(
         await server.serve(sockets=[listener])
         await gateway.close()
     finally:
+        if working is not None:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
         await host.stop()
+
+
+def _begin_work(host: Host, registry: Registry) -> asyncio.Task[None]:
+    worker = Worker(BesideServer(host.client, alone=isinstance(host, InProcessHost)), registry)
+    task = asyncio.create_task(worker.run(), name="worker", context=contextvars.Context())
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("the worker has ended", exc_info=error)
+
+    task.add_done_callback(ended)
+    return task
 
 
 class _Server(uvicorn.Server):

@@ -67,6 +67,9 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Abandon(self, data: Answer) -> Answer:
         return await self._one("Abandon", data)
 
+    async def GiveBackMarked(self, data: Answer) -> Answer:
+        return await self._one("GiveBackMarked", data)
+
     async def Requeue(self, data: Answer) -> Answer:
         return await self._one("Requeue", data)
 

@@ -9,8 +9,9 @@ from holdfast.errors import HoldfastError, InvalidRequest, QueueLocked
 from holdfast.pushpop import replies, requests
 from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import MAX_POP, MAX_TTL, Pushed
-from holdfast.pushpop.items import Item, Place
+from holdfast.pushpop.items import Item, Place, marked
 from holdfast.pushpop.stock import MAX_POP_BYTES
+from holdfast.runtime.gather import LATER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from holdfast.pushpop.steps import Steps
 
 Answer = dict[str, Any]
-
-#: Instead of an answer, when that would have grown too large together with those before it.
-LATER: Answer = {"later": True}
 
 
 @dataclass(slots=True)
@@ -95,10 +93,11 @@ def _pop(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 def _pop_with_ack(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.PopWithAck.parse(data)
+    lock_id = moment.new_lock_id()
+    if request.mark is not None:
+        lock_id = marked(lock_id, request.mark)
     try:
-        taken, lock = yield from queue.pop_with_ack(
-            moment.now, request.count, request.ttl_seconds, moment.new_lock_id()
-        )
+        taken, lock = yield from queue.pop_with_ack(moment.now, request.count, request.ttl_seconds, lock_id)
     except QueueLocked:
         _leave_doorbell(moment, request)
         raise
@@ -130,6 +129,11 @@ def _complete(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 def _abandon(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Abandon.parse(data)
     return (yield from _given_back(queue, moment, request.lock_id, request, request.ids))
+
+
+def _give_back_marked(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    request = requests.GiveBackMarked.parse(data)
+    return replies.answered("given back", (yield from queue.give_back_marked(moment.now, request.mark)))
 
 
 def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -308,6 +312,7 @@ _COMMANDS: dict[str, Callable[[Queue, Moment, Any], Steps[Answer]]] = {
     "Acknowledge": _acknowledge,
     "Complete": _complete,
     "Abandon": _abandon,
+    "GiveBackMarked": _give_back_marked,
     "Requeue": _requeue,
     "ExtendLock": _extend_lock,
     "ExtendByPrefix": _extend_by_prefix,

@@ -45,6 +45,12 @@ class QueueConfig(BaseModel):
     expired_to_dead_letters: Annotated[
         bool, Field(description="Whether items that expire become dead letters, or are dropped.")
     ] = False
+    worker_queue: Annotated[
+        bool,
+        Field(
+            description="Whether those who take items decide what was delivered too often, as workers of activities do."
+        ),
+    ] = False
     rate_per_second: Annotated[
         float | None, Field(gt=0, le=1e9, allow_inf_nan=False, description="How many items may be pushed in a second.")
     ] = None

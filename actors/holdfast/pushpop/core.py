@@ -27,7 +27,7 @@ from holdfast.identity import DEAD_LETTER_SUFFIX, partition_id
 from holdfast.pushpop.calendar import moment_of, tick_of
 from holdfast.pushpop.dedup import Dedup
 from holdfast.pushpop.holdings import Group, Lock, by_expiry
-from holdfast.pushpop.items import Delivery, Item, ItemId, Place, Taken
+from holdfast.pushpop.items import Delivery, Item, ItemId, Place, Taken, lock_mark
 from holdfast.pushpop.pace import Pace
 from holdfast.pushpop.stock import Basket, Stock
 
@@ -282,6 +282,15 @@ class Queue:
         self.counters["abandoned"] += len(taken)
         yield from self._give_back(lock, taken, now, error, now + delay_seconds if delay_seconds else None)
         return len(taken)
+
+    def give_back_marked(self, now: float, mark: str) -> Steps[int]:
+        """Gives back what is under locks with this mark: whoever held them is gone. Answers how many there were."""
+        count = 0
+        for lock in sorted(self.stock.holdings.locks.values(), key=by_expiry):
+            if lock_mark(lock.lock_id) == mark:
+                count += len(lock.taken)
+                yield from self._give_back(lock, list(lock.taken), now, None)
+        return count
 
     def extend(self, now: float, lock_id: str, additional_seconds: int) -> float:
         """The lock lasts longer, but never past the longest time to live from now."""
@@ -586,7 +595,7 @@ class Queue:
         back: list[Taken] = []
         for taken in items:
             told = taken if error is None else replace(taken, error=error)
-            spent = taken.deliveries >= self.config.max_deliveries
+            spent = taken.deliveries >= self.config.max_deliveries and not self.config.worker_queue
             (hopeless if spent and target is not None else back).append(told)
         if hopeless and target is not None:
             self._send_to_dead_letters(hopeless, target, "max_deliveries", now)

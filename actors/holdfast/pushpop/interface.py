@@ -97,6 +97,10 @@ class QueueServiceInterface(ActorInterface):
         """``{calls: [{method, data}, …]}``: one turn and one transaction for all, each with an answer of its own."""
 
     @abstractmethod
+    async def GiveBackMarked(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{mark}``: what is under locks with this mark."""
+
+    @abstractmethod
     async def Claim(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{dedup_ids, partition}``: where items with these belong; to this partition, if they are new."""
 

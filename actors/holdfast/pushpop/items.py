@@ -72,6 +72,18 @@ def lock_prefix(partition: int) -> str:
     return f"{partition}." if partition else ""
 
 
+def marked(lock_id: str, mark: str) -> str:
+    """The id with a mark that those who took the lock know it by."""
+    partition, dot, secret = lock_id.rpartition(".")
+    return f"{partition}{dot}{mark}~{secret}"
+
+
+def lock_mark(lock_id: str) -> str | None:
+    """What whoever took the lock wanted it to be known by."""
+    mark, sign, _ = lock_id.rpartition(".")[2].rpartition("~")
+    return mark if sign else None
+
+
 def partition_of_lock(lock_id: str) -> int:
     found = _LOCK_PARTITION.match(lock_id)
     return int(found[1]) if found else 0

@@ -101,6 +101,8 @@ class Pop(Request):
 
 
 class PopWithAck(Pop):
+    #: What the lock is known by, for those whose locks are to be given back together.
+    mark: Annotated[str | None, Field(pattern="^[a-z]{1,16}$")] = None
     ttl_seconds: Annotated[int, Field(description="Taken as 1 to 300.")] = DEFAULT_TTL
 
 
@@ -123,6 +125,10 @@ class Extension(Request):
 
 class ExtendLock(Acknowledge, Extension):
     pass
+
+
+class GiveBackMarked(Request):
+    mark: Annotated[str, Field(pattern="^[a-z]{1,16}$")]
 
 
 class OfAnother(Request):

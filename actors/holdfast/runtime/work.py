@@ -102,6 +102,9 @@ class UnitOfWork:
     def forget(self) -> None:
         """Drops all that is held in memory; the next turn reads the store again."""
         self._known.clear()
+        for computed in self.derived.values():
+            if close := getattr(computed, "close", None):
+                close()
         self.derived.clear()
         self._wake_armed = None
         self._owed = _NOTHING_OWED

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from holdfast.pushpop.commands import LATER
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.runtime.contract import HostClient
+
+#: Instead of an answer, when that would have grown too large together with those before it: to come again.
+LATER = {"later": True}
 
 # Bounds what one turn does, and with it how long the others wait.
 MOST_CALLS = 200
@@ -31,19 +33,18 @@ class _Call(NamedTuple):
     answer: asyncio.Future[dict[str, Any]]
 
 
-def _heard_by_nobody(actor_id: str, load: int, partitions: int) -> None:
+def _heard_by_nobody(actor_id: str, reply: dict[str, Any]) -> None:
     pass
 
 
 class Gatherer:
     """Calls actors of one type that have a ``Batch`` method.
 
-    ``heard`` is told, before the callers are, what each reply says of its actor: how much it holds, and of how many
-    partitions it is one.
+    ``heard`` is told, before the callers are, what each reply says of its actor.
     """
 
     def __init__(
-        self, client: HostClient, actor_type: str, heard: Callable[[str, int, int], None] = _heard_by_nobody
+        self, client: HostClient, actor_type: str, heard: Callable[[str, dict[str, Any]], None] = _heard_by_nobody
     ) -> None:
         self._client = client
         self._actor_type = actor_type
@@ -82,7 +83,7 @@ class Gatherer:
             body = dump({"calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls]})
             reply = load(await self._client.invoke_method(self._actor_type, actor_id, "Batch", body))
             answered = list(zip(calls, reply["replies"], strict=True))
-            self._heard(actor_id, reply["load"], reply["partitions"])
+            self._heard(actor_id, reply)
         except Exception as error:
             # Each caller hears of it, and is the one to answer for it.
             for call in calls:

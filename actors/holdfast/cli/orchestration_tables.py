@@ -1,0 +1,82 @@
+"""Orchestrations as people read them: tables."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from holdfast.cli.printing import counted, moment, new_table, printable, spoken_exactly, value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from holdfast.client.run_calls import Answer
+
+
+def status(answer: Answer) -> RenderableType:
+    table = new_table()
+    table.show_header = False
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    parent = answer.get("parent")
+    rows = {
+        "instance": Text(answer["instance_id"]),
+        "orchestration": Text(f"{answer['name']}, version {answer['version']}"),
+        "status": Text(answer["status"]),
+        "says": _unless_none(answer["custom_status"]),
+        "input": _unless_none(answer["input"]),
+        "output": value(answer["output"], whole=True) if answer["status"] == "COMPLETED" else None,
+        "error": None if answer["error"] is None else printable(failure(answer["error"])),
+        "reason": None if answer.get("reason") is None else printable(answer["reason"]),
+        "part of": None if parent is None else Text(parent["instance_id"]),
+        "started": Text(moment(answer["created_at"])),
+        "changed": Text(moment(answer["updated_at"])) if answer["ended_at"] is None else None,
+        "ended": None if answer["ended_at"] is None else Text(moment(answer["ended_at"])),
+        "age" if answer["ended_at"] is None else "took": Text(spoken_exactly(age(answer))),
+        "history": Text(f"{counted(answer['events'], 'event')}, execution {answer['execution_id']}"),
+    }
+    for name, shown in rows.items():
+        if shown is not None:
+            table.add_row(name, shown)
+    return table
+
+
+def instances(shown: Iterable[Answer]) -> RenderableType:
+    table = new_table()
+    table.add_column("instance", overflow="fold")
+    table.add_column("orchestration", overflow="fold")
+    table.add_column("status", no_wrap=True)
+    table.add_column("started", no_wrap=True)
+    for instance in shown:
+        table.add_row(instance["instance_id"], instance["name"], instance["status"], moment(instance["created_at"]))
+    return table
+
+
+def in_words(answer: Answer) -> str:
+    """How an instance stands that has not completed."""
+    instance_id, reason = answer["instance_id"], answer.get("reason")
+    if answer["error"] is not None:
+        return f"{instance_id} failed: {printable(failure(answer['error']))}"
+    if answer["status"] == "CANCELLED":
+        return f"{instance_id} was cancelled" + (f": {printable(reason)}" if reason else ".")
+    return f"{instance_id} has not ended yet: it is {answer['status']}."
+
+
+def failure(error: Answer) -> str:
+    kind = "" if error["kind"] == "error" else f" ({error['kind'].replace('_', '-')})"
+    return f"{error['type']}: {error['message']}{kind}" if error["message"] else f"{error['type']}{kind}"
+
+
+def age(answer: Answer) -> float:
+    """Seconds from its start to its end, or to now."""
+    ended_at = answer["ended_at"]
+    until = datetime.now(UTC) if ended_at is None else datetime.fromisoformat(ended_at)
+    return max(0.0, (until - datetime.fromisoformat(answer["created_at"])).total_seconds())
+
+
+def _unless_none(shown: object) -> Text | None:
+    return None if shown is None else value(shown)

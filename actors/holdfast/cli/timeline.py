@@ -1,0 +1,152 @@
+"""A history as people read it: what was decided, what came of it, and how long that took."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.text import Text
+
+from holdfast.cli.orchestration_tables import age, failure
+from holdfast.cli.printing import RIGHT, moment, new_table, printable, spoken, spoken_exactly, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import RenderableType
+
+    from holdfast.client.run_calls import Answer
+
+_OF_EVERY_EVENT = frozenset({"seq", "type", "execution_id", "timestamp"})
+_USUAL_QUEUE = "activities"
+
+
+def timeline(status: Answer, events: Sequence[Answer]) -> RenderableType:
+    """A headline, and a line for each event."""
+    table = new_table()
+    table.add_column("#", justify=RIGHT)
+    table.add_column("time", no_wrap=True)
+    table.add_column("after", justify=RIGHT, no_wrap=True)
+    table.add_column("event", overflow="fold")
+    table.add_column("what", overflow="fold")
+    by_seq = {event["seq"]: event for event in events}
+    begun = _time(events[0]) if events else 0.0
+    for event in events:
+        title, what = _TELLERS.get(event["type"], _anything)(event, by_seq.get(event.get("scheduled_seq")))
+        table.add_row(
+            str(event["seq"]),
+            moment(event["timestamp"], exact=True),
+            spoken_exactly(max(0.0, _time(event) - begun)),
+            printable(title),
+            what,
+        )
+    return Group(Text(_headline(status, events)), "", table)
+
+
+def _headline(status: Answer, events: Sequence[Answer]) -> str:
+    shown = events[0]["execution_id"] if events else status["execution_id"]
+    execution = f", execution {shown} of {status['execution_id']}" if status["execution_id"] > 1 else ""
+    told = f"{'for' if status['ended_at'] is None else 'after'} {spoken_exactly(age(status))}"
+    named = f"{status['instance_id']}: {status['name']}, version {status['version']}{execution}"
+    return f"{named}. {status['status']} {told}"
+
+
+Told = tuple[str, Text]
+
+
+def _started(event: Answer, _: Answer | None) -> Told:
+    parent = event.get("parent")
+    told = "started" if parent is None else f"started by {parent['instance_id']}"
+    return told, value(event["input"])
+
+
+def _activity(event: Answer, _: Answer | None) -> Told:
+    attempt = f", attempt {event['attempt']}" if event["attempt"] > 1 else ""
+    queue = f" on {event['queue']}" if event["queue"] != _USUAL_QUEUE else ""
+    return f"activity {event['name']}{queue}{attempt}", value(event["input"])
+
+
+def _sub(event: Answer, _: Answer | None) -> Told:
+    kind = "detached orchestration" if event.get("detached") else "sub-orchestration"
+    return f"{kind} {event['name']}", Text.assemble(f"{event['instance_id']}  ", value(event["input"]))
+
+
+def _timer(event: Answer, _: Answer | None) -> Told:
+    length = datetime.fromisoformat(event["fire_at"]).timestamp() - _time(event)
+    shown = spoken_exactly(max(0.0, length)) if length < 60 else spoken(length)
+    return f"timer of {shown}", Text(f"until {moment(event['fire_at'], exact=True)}")
+
+
+def _completed(event: Answer, scheduled: Answer | None) -> Told:
+    return f"{_what(event, scheduled)} done{_duration(event, scheduled)}", value(event["result"])
+
+
+def _failed(event: Answer, scheduled: Answer | None) -> Told:
+    return f"{_what(event, scheduled)} failed{_duration(event, scheduled)}", printable(failure(event["error"]))
+
+
+def _fired(event: Answer, scheduled: Answer | None) -> Told:
+    return "timer fired", Text(f"of #{event['scheduled_seq']}")
+
+
+def _subscribed(event: Answer, _: Answer | None) -> Told:
+    return f"waits for {event['name']}", Text()
+
+
+def _raised(event: Answer, scheduled: Answer | None) -> Told:
+    where = ", into its mailbox" if event.get("scheduled_seq") is None else _duration(event, scheduled)
+    return f"{event['name']} raised{where}", value(event["data"])
+
+
+def _continued(event: Answer, _: Answer | None) -> Told:
+    return "continues as new", value(event["input"])
+
+
+def _ended(event: Answer, _: Answer | None) -> Told:
+    if "error" in event:
+        return "failed", printable(failure(event["error"]))
+    return "completed", value(event["output"], whole=True)
+
+
+def _with_reason(title: str) -> Callable[[Answer, Answer | None], Told]:
+    return lambda event, _: (title, printable(event.get("reason") or ""))
+
+
+def _anything(event: Answer, _: Answer | None) -> Told:
+    """Of a server that knows more than this."""
+    return event["type"], value({key: told for key, told in event.items() if key not in _OF_EVERY_EVENT})
+
+
+_TELLERS: dict[str, Callable[[Any, Any], Told]] = {
+    "OrchestrationStarted": _started,
+    "ActivityScheduled": _activity,
+    "ActivityCompleted": _completed,
+    "ActivityFailed": _failed,
+    "TimerCreated": _timer,
+    "TimerFired": _fired,
+    "SubOrchestrationScheduled": _sub,
+    "SubOrchestrationCompleted": _completed,
+    "SubOrchestrationFailed": _failed,
+    "EventSubscribed": _subscribed,
+    "EventRaised": _raised,
+    "CancelRequested": _with_reason("asked to end"),
+    "OrchestrationSuspended": _with_reason("suspended"),
+    "OrchestrationResumed": _with_reason("resumed"),
+    "ContinuedAsNew": _continued,
+    "OrchestrationCompleted": _ended,
+    "OrchestrationFailed": _ended,
+    "OrchestrationCancelled": _with_reason("cancelled"),
+}
+
+
+def _what(event: Answer, scheduled: Answer | None) -> str:
+    return f"#{event['scheduled_seq']}" if scheduled is None else str(scheduled["name"])
+
+
+def _duration(event: Answer, scheduled: Answer | None) -> str:
+    return "" if scheduled is None else f" after {spoken_exactly(max(0.0, _time(event) - _time(scheduled)))}"
+
+
+def _time(event: Answer) -> float:
+    return datetime.fromisoformat(event["timestamp"]).timestamp()

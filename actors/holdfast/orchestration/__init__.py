@@ -1,0 +1,1 @@
+"""Orchestrations: ordinary async functions whose history is kept, so that they outlive every process they run in."""

@@ -1,0 +1,370 @@
+"""An instance as an actor: a thin shell that loads, asks the engine, saves, and only then replies or sends."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from dapr.actor import Remindable
+
+from holdfast.errors import Conflict, HoldfastError, InvalidRequest, NotFound, OrchestrationEnded
+from holdfast.identity import check_id
+from holdfast.orchestration import answers, requests
+from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
+from holdfast.orchestration.effects import RunActivity
+from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shard_of
+from holdfast.orchestration.instance import Instance, Verdict
+from holdfast.orchestration.interface import (
+    ORCHESTRATION_TYPE,
+    OrchestrationActorInterface,
+    OrchestrationServiceInterface,
+)
+from holdfast.orchestration.messages import Outcome, Start
+from holdfast.orchestration.outbox import Outbox
+from holdfast.pushpop.doorbell import ring
+from holdfast.pushpop.replies import refused
+from holdfast.runtime.errands import Errands
+from holdfast.runtime.serialization import dump
+from holdfast.runtime.work import DurableActor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.orchestration.effects import Effect
+    from holdfast.orchestration.instance import Reply
+    from holdfast.orchestration.messages import Message
+    from holdfast.orchestration.registry import Registry
+    from holdfast.pushpop.steps import Steps
+    from holdfast.runtime.work import Turn
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Answer = dict[str, Any]
+
+# What is in memory only for as long as it is wanted.
+_PASSING = ("history-", "outbox-", INPUT, ENDING)
+
+
+class OrchestrationActor(DurableActor, OrchestrationActorInterface, OrchestrationServiceInterface, Remindable):
+    """One instance. What is registered with a host is a class of :func:`orchestration_actor`."""
+
+    registry: ClassVar[Registry]
+    #: For tests: the code is brought back from its history for every turn.
+    always_replay: ClassVar[bool] = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        check_id(self.id.id, "instance id")
+        # Who waits for the end. Not saved: whoever waits asks again from time to time.
+        self._doorbells: set[str] = set()
+        # What everybody has, and is crossed off with the next write.
+        self._sent: set[int] = set()
+        self._errands = Errands(f"orchestration {self.id.id}")
+
+    # The actor's methods, as the interface has them
+
+    async def Start(self, data: Answer) -> Answer:
+        return await self._one("Start", data)
+
+    async def RaiseEvent(self, data: Answer) -> Answer:
+        return await self._one("RaiseEvent", data)
+
+    async def Cancel(self, data: Answer | None = None) -> Answer:
+        return await self._one("Cancel", data)
+
+    async def Suspend(self, data: Answer | None = None) -> Answer:
+        return await self._one("Suspend", data)
+
+    async def Resume(self) -> Answer:
+        return await self._one("Resume", None)
+
+    async def Status(self, data: Answer | None = None) -> Answer:
+        return await self._one("Status", data)
+
+    async def History(self, data: Answer | None = None) -> Answer:
+        return await self._one("History", data)
+
+    async def Delete(self, data: Answer | None = None) -> Answer:
+        return await self._one("Delete", data)
+
+    async def Outcome(self, data: Answer) -> Answer:
+        return await self._one("Outcome", data)
+
+    async def Awaited(self, data: Answer) -> Answer:
+        return await self._one("Awaited", data)
+
+    async def Listed(self, data: Answer | None = None) -> Answer:
+        return await self._one("Listed", data)
+
+    async def Sent(self, data: Answer) -> Answer:
+        return await self._one("Sent", data)
+
+    async def Batch(self, data: Answer) -> Answer:
+        calls = data.get("calls") if isinstance(data, dict) else None
+        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+            raise InvalidRequest("calls: a list of objects with method and data")
+        return {"replies": await self._turn([(call.get("method", ""), call.get("data")) for call in calls])}
+
+    async def on_wake(self) -> None:
+        await self._turn([], woken=True)
+
+    async def _on_deactivate(self) -> None:
+        await self._errands.close()
+        self.work.forget()
+
+    # One turn
+
+    async def _one(self, method: str, data: Any) -> Answer:
+        [answer] = await self._turn([(method, data)])
+        return answer
+
+    async def _turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool = False) -> list[Answer]:
+        async with self.work.turn() as turn:
+            state = await _State.of(self, turn)
+            replies = [await self._answer(turn, state, method, data) for method, data in calls]
+            await state.go_on(turn)
+            chronicle = state.chronicle
+            changes = chronicle.changes()
+            if changes or woken:
+                # With the next write, or when nothing is written but the reminder came to see to it.
+                for number in self._sent:
+                    chronicle.sent(number)
+                chronicle.sweep()
+                changes |= chronicle.changes()
+                self._sent.clear()
+            for key, value in changes.items():
+                turn.put(key, value)
+            turn.wake_at(self._next_deadline(chronicle))
+            await turn.save()
+            turn.evict(*(key for key in turn.known() if key.startswith(_PASSING)))
+            if self.always_replay or chronicle.ended:
+                state.forget_instance()
+        self._run_errands(chronicle)
+        return replies
+
+    async def _answer(self, turn: Turn, state: _State, method: str, data: Any) -> Answer:
+        try:
+            if method in requests.MESSAGES:
+                message = requests.MESSAGES[method].parse(data).message()  # type: ignore[attr-defined]
+                reply = await state.deliver(turn, message)
+                return answers.started(state.chronicle, reply) if isinstance(message, Start) else answers.taken(reply)
+            look = _LOOKS.get(method)
+            if look is None:
+                raise InvalidRequest(f"There is no method {method}.")
+            return await look(self, turn, state, data)
+        except HoldfastError as error:
+            if error.status >= 500:
+                raise
+            return refused(error)
+
+    async def _status(self, turn: Turn, state: _State, data: Any) -> Answer:
+        request = requests.StatusRequest.parse(data)
+        chronicle = _existing(state.chronicle)
+        if request.doorbell and not chronicle.ended:
+            self._doorbells.add(request.doorbell)
+        given, ending, custom_status = await turn.load_all(INPUT, ENDING, CUSTOM_STATUS)
+        return answers.status(chronicle, given, ending, custom_status)
+
+    async def _history(self, turn: Turn, state: _State, data: Any) -> Answer:
+        request = requests.HistoryRequest.parse(data)
+        chronicle = _existing(state.chronicle)
+        execution_id = request.execution_id or chronicle.execution_id
+        last = chronicle.events_in(execution_id)
+        if last is None:
+            raise NotFound(f"The history of execution {execution_id} is not kept.")
+        events = await drive(turn, chronicle.page(execution_id, request.cursor, request.limit))
+        return answers.history(events, last, recorded=request.recorded)
+
+    async def _awaited(self, turn: Turn, state: _State, data: Any) -> Answer:
+        request = requests.AwaitedRequest.parse(data)
+        if not state.chronicle.exists or state.chronicle.ended:
+            return {"success": True, "awaited": False}
+        instance = await state.instance(turn)
+        return {"success": True, "awaited": instance.waits_for_activity(request.execution_id, request.scheduled_seq)}
+
+    async def _delete(self, turn: Turn, state: _State, data: Any) -> Answer:
+        force = requests.DeleteRequest.parse(data).force
+        chronicle = _existing(state.chronicle)
+        if not (chronicle.ended or force):
+            raise Conflict("The orchestration has not ended: cancel it first, or force it.")
+        state.replace(chronicle.deleted())
+        self._sent.clear()
+        return {"success": True}
+
+    async def _listed(self, turn: Turn, state: _State, data: Any) -> Answer:
+        state.chronicle.mark_listed(requests.ListedRequest.parse(data).status)
+        return {"success": True}
+
+    async def _crossed_off(self, turn: Turn, state: _State, data: Any) -> Answer:
+        state.chronicle.sent(requests.SentRequest.parse(data).number)
+        return {"success": True}
+
+    def _next_deadline(self, chronicle: Chronicle) -> float | None:
+        now = self.now()
+        moments = [] if chronicle.next_moment is None else [chronicle.next_moment]
+        if chronicle.has_garbage:
+            moments.append(now)
+        if chronicle.to_be_listed:
+            moments.append(now + RESEND_SECONDS)
+        # What is being sent now, or was and is not crossed off yet, is looked at again when it may have been lost.
+        moments += [box.send_at if box.send_at > now else now + RESEND_SECONDS for box in chronicle.outbox.values()]
+        return min(moments, default=None)
+
+    # After a turn
+
+    def _run_errands(self, chronicle: Chronicle) -> None:
+        if chronicle.ended or not chronicle.exists:
+            for doorbell in self._doorbells:
+                name = waiting_for(self.id.id)
+                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, name))
+            self._doorbells.clear()
+        if self._next_box(chronicle) is not None:
+            self._errands.start("sending", self._send)
+        if chronicle.to_be_listed:
+            self._errands.start("listing", self._list)
+
+    def _next_box(self, chronicle: Chronicle) -> int | None:
+        now = self.now()
+        boxes = (number for number, box in chronicle.outbox.items() if box.send_at <= now)
+        return min((number for number in boxes if number not in self._sent), default=None)
+
+    async def _send(self) -> None:
+        outbox = Outbox(self.host, self.id.id)
+        while True:
+            state: _State | None = self.work.derived.get("state")
+            number = None if state is None else self._next_box(state.chronicle)
+            if state is None or number is None:
+                return
+            box = state.chronicle.outbox[number]
+            # Should this fail, or never come back.
+            box.send_at = self.now() + RESEND_SECONDS
+            await outbox.send(effect for effect in box.effects if state.wanted(effect))
+            self._sent.add(number)
+            if box.restored:
+                # At once: should this leave memory before its next write, it would be sent yet again.
+                await self._call_myself("Sent", {"number": number})
+
+    async def _list(self) -> None:
+        state: _State | None = self.work.derived.get("state")
+        if state is None:
+            return
+        chronicle = state.chronicle
+        status = chronicle.status.value if chronicle.exists else None
+        entry = None if status is None else {"name": chronicle.name, "status": status, "at": chronicle.created_at}
+        shard = shard_of(self.id.id)
+        note = {"instance_id": self.id.id, "entry": entry}
+        await self.host.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(note))
+        await self._call_myself("Listed", {"status": status})
+
+    async def _call_myself(self, method: str, data: Answer) -> None:
+        await self.host.invoke_method(ORCHESTRATION_TYPE, self.id.id, method, dump(data))
+
+
+class _State:
+    """What is in memory of an instance: what is saved of it, and its code, where it waits."""
+
+    def __init__(self, actor: OrchestrationActor, chronicle: Chronicle) -> None:
+        self.chronicle = chronicle
+        self._registry = actor.registry
+        self._now = actor.now
+        self._instance: Instance | None = None
+
+    @classmethod
+    async def of(cls, actor: OrchestrationActor, turn: Turn) -> _State:
+        state: _State | None = actor.work.derived.get("state")
+        if state is None:
+            head = await turn.load(HEAD)
+            chronicle = await drive(turn, Chronicle.restore(actor.id.id, head))
+            state = actor.work.derived["state"] = cls(actor, chronicle)
+            turn.owes(actor._next_deadline(chronicle))
+        return state
+
+    async def instance(self, turn: Turn) -> Instance:
+        if self._instance is None:
+            events = await drive(turn, self.chronicle.history())
+            self._instance = Instance.restore(self._registry, self.chronicle.instance_id, events)
+        return self._instance
+
+    async def deliver(self, turn: Turn, message: Message) -> Reply:
+        if self.chronicle.ended:
+            # Without its code, which may be gone, and need not be brought back.
+            if isinstance(message, Start | Outcome):
+                return Verdict.DUPLICATE
+            raise OrchestrationEnded(f"The orchestration {self.chronicle.instance_id} has ended.")
+        if not self.chronicle.exists and not isinstance(message, Start):
+            raise NotFound(f"There is no orchestration {self.chronicle.instance_id}.")
+        instance = await self.instance(turn)
+        now = self._now()
+        delivery = instance.deliver([message], now)
+        await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
+        return delivery.replies[0]
+
+    async def go_on(self, turn: Turn) -> None:
+        """What is due by itself."""
+        moment, now = self.chronicle.next_moment, self._now()
+        if moment is not None and moment <= now:
+            instance = await self.instance(turn)
+            delivery = instance.deliver([], now)
+            await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
+
+    def wanted(self, effect: Effect) -> bool:
+        """Whether it still has to be sent; what was answered has arrived."""
+        if self._instance is None or not isinstance(effect, RunActivity):
+            return True
+        return self._instance.waits_for_activity(effect.execution_id, effect.scheduled_seq)
+
+    def replace(self, chronicle: Chronicle) -> None:
+        self.forget_instance()
+        self.chronicle = chronicle
+
+    def forget_instance(self) -> None:
+        if self._instance is not None:
+            self._instance.close()
+            self._instance = None
+
+    def close(self) -> None:
+        self.forget_instance()
+
+
+def orchestration_actor(registry: Registry, *, always_replay: bool = False) -> type[OrchestrationActor]:
+    """The class to register: its instances run what this registry has."""
+    # The SDK looks for Remindable among a class's own bases only.
+    bases = (OrchestrationActor, Remindable)
+    made: type[OrchestrationActor] = type(
+        ORCHESTRATION_TYPE, bases, {"registry": registry, "always_replay": always_replay}
+    )
+    return made
+
+
+def waiting_for(instance_id: str) -> str:
+    """What a doorbell is told when an instance has ended; no queue is called so."""
+    return f"@{instance_id}"
+
+
+async def drive(turn: Turn, steps: Steps[Result]) -> Result:
+    """Gives the chronicle what it asks for, until it answers."""
+    values: list[Any] | None = None
+    try:
+        while True:
+            values = await turn.load_all(*(steps.send(values) if values is not None else next(steps)))
+    except StopIteration as ended:
+        result: Result = ended.value
+        return result
+
+
+def _existing(chronicle: Chronicle) -> Chronicle:
+    if not chronicle.exists:
+        raise NotFound(f"There is no orchestration {chronicle.instance_id}.")
+    return chronicle
+
+
+_LOOKS = {
+    "Status": OrchestrationActor._status,
+    "History": OrchestrationActor._history,
+    "Awaited": OrchestrationActor._awaited,
+    "Delete": OrchestrationActor._delete,
+    "Listed": OrchestrationActor._listed,
+    "Sent": OrchestrationActor._crossed_off,
+}

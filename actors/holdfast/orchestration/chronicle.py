@@ -1,0 +1,323 @@
+"""What is saved of an instance: what it is, its history in numbered segments, and what is still to be sent.
+
+No I/O: what has to be read is asked for, as in a queue. A turn writes its new events and little else, whatever the
+length of the history; only code that is brought back into memory reads all of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from holdfast.errors import StorageBroken
+from holdfast.orchestration import history as events_of
+from holdfast.orchestration.effects import load_effect
+from holdfast.orchestration.instance import Status
+from holdfast.orchestration.records import Parent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.orchestration.effects import Effect
+    from holdfast.orchestration.history import Event
+    from holdfast.orchestration.instance import Instance
+    from holdfast.pushpop.steps import Steps
+
+HEAD = "instance"
+INPUT = "input"
+ENDING = "ending"
+CUSTOM_STATUS = "custom-status"
+FORMAT = 1
+
+# A turn rewrites the last segment, so it must stay small.
+SEGMENT_EVENTS = 32
+SEGMENT_BYTES = 16 * 1024
+# What was to be sent, and may have been lost with the process, is sent again after this.
+RESEND_SECONDS = 5.0
+# Executions before the present one whose histories are kept.
+EARLIER_KEPT = 10
+# State values of forgotten executions, or of a deleted instance, that are deleted in one transaction.
+SWEEP_AT_ONCE = 200
+
+ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+
+
+@dataclass(slots=True)
+class Box:
+    """What one turn has to tell others."""
+
+    effects: list[Effect]
+    #: When it is to be sent, if it was not yet: at once, or when whoever had it in memory must have lost it.
+    send_at: float
+    #: Whether it comes from the store: it may have been sent by whoever put it there.
+    restored: bool = False
+
+
+class Chronicle:
+    def __init__(self, instance_id: str) -> None:
+        self.instance_id = instance_id
+        self.status = Status.PENDING
+        self.name = ""
+        self.version = ""
+        self.execution_id = 0
+        self.created_at = 0.0
+        self.updated_at = 0.0
+        self.ended_at: float | None = None
+        self.parent: Parent | None = None
+        #: How many events the present execution has.
+        self.events = 0
+        #: When it wants to go on by itself.
+        self.next_moment: float | None = None
+        #: What is to be sent to others, by number.
+        self.outbox: dict[int, Box] = {}
+        #: What the index of instances knows: a status, or nothing.
+        self.listed: str | None = None
+        self._next_box = 0
+        self._segments = 0
+        self._tail: list[dict[str, Any]] | None = []
+        self._tail_size = 0
+        self._custom_status: str | None = None
+        #: Which instance of this id it is, as long as something is left of one before it.
+        self._life = 0
+        #: The executions before the present one: how many segments and how many events each has.
+        self._earlier: dict[int, tuple[int, int]] = {}
+        #: Histories that nobody wants: life, execution, and how many segments it has left.
+        self._garbage: list[tuple[int, int, int]] = []
+        self._changed: dict[str, Any] = {}
+        self._dirty = False
+
+    @property
+    def exists(self) -> bool:
+        return self.status is not Status.PENDING
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def to_be_listed(self) -> bool:
+        return self.listed != (self.status.value if self.exists else None)
+
+    @property
+    def has_garbage(self) -> bool:
+        return bool(self._garbage)
+
+    # Changes
+
+    def record(self, instance: Instance, events: Sequence[Event], effects: Sequence[Effect], now: float) -> Steps[None]:
+        """What an instance did, and where it stands now."""
+        for event in events:
+            yield from self._append(event)
+        if effects:
+            self.outbox[self._next_box] = Box(list(effects), now)
+            dumped = [effect.dump() for effect in effects]
+            self._changed[_box_key(self._next_box)] = {"at": now, "effects": dumped}
+            self._next_box += 1
+        if instance.custom_status != self._custom_status:
+            self._custom_status = instance.custom_status
+            self._changed[CUSTOM_STATUS] = instance.custom_status
+        if events or effects or self.next_moment != instance.next_moment:
+            self._dirty = True
+        self.next_moment = instance.next_moment
+        self.status = instance.status
+
+    def sent(self, number: int) -> None:
+        """Everybody has what was in this box."""
+        if self.outbox.pop(number, None) is not None:
+            self._changed[_box_key(number)] = None
+            self._dirty = True
+
+    def mark_listed(self, status: str | None) -> None:
+        self._dirty = self._dirty or self.listed != status
+        self.listed = status
+
+    def deleted(self) -> Chronicle:
+        """What is left when all of it is forgotten: a history that goes later, some at a time."""
+        left = Chronicle(self.instance_id)
+        left.listed = self.listed
+        left._next_box = self._next_box
+        left._life = self._life + 1
+        left._garbage = [
+            *self._garbage,
+            *((self._life, execution, segments) for execution, (segments, _) in self._earlier.items()),
+            (self._life, self.execution_id, self._segments),
+        ]
+        left._changed = self._changed | dict.fromkeys((INPUT, ENDING, CUSTOM_STATUS, *map(_box_key, self.outbox)))
+        left._dirty = True
+        return left
+
+    def sweep(self) -> None:
+        """Deletes some of what nobody wants."""
+        room = SWEEP_AT_ONCE
+        while self._garbage and room:
+            life, execution, left = self._garbage.pop()
+            gone = min(left, room)
+            for segment in range(left - gone, left):
+                self._changed[_segment_key(life, execution, segment)] = None
+            room -= gone
+            if left > gone:
+                self._garbage.append((life, execution, left - gone))
+            self._dirty = True
+
+    def changes(self) -> dict[str, Any]:
+        """The state values that changed since the last call; None deletes one."""
+        changed, self._changed = self._changed, {}
+        if changed or self._dirty:
+            changed[HEAD] = self._head()
+        self._dirty = False
+        return changed
+
+    # Looking
+
+    def history(self) -> Steps[list[Event]]:
+        """All events of the present execution."""
+        if not self._segments:
+            return []
+        segments = yield tuple(_segment_key(self._life, self.execution_id, number) for number in range(self._segments))
+        if None in segments:
+            raise StorageBroken(f"The history of {self.instance_id} is damaged: a part is missing from the store.")
+        self._tail = segments[-1]
+        return [events_of.load_event(event) for segment in segments for event in segment]
+
+    def events_in(self, execution_id: int) -> int | None:
+        """How many events an execution has; None when its history is not kept, or not begun."""
+        if execution_id == self.execution_id:
+            return self.events
+        return self._earlier[execution_id][1] if execution_id in self._earlier else None
+
+    def page(self, execution_id: int, after: int, limit: int) -> Steps[list[Event]]:
+        """Up to so many events that come after one. Reads the segments they lie in, and a few to find these."""
+        segments = self._segments if execution_id == self.execution_id else self._earlier[execution_id][0]
+        found: list[Event] = []
+        low, high = 0, max(segments - 1, 0)
+        while low < high and after:
+            middle = (low + high + 1) // 2
+            segment = yield from self._segment(execution_id, middle)
+            low, high = (middle, high) if segment[0]["seq"] <= after else (low, middle - 1)
+        for number in range(low, segments):
+            segment = yield from self._segment(execution_id, number)
+            start = bisect_right([event["seq"] for event in segment], after)
+            found += [events_of.load_event(event) for event in segment[start : start + limit - len(found)]]
+            if len(found) >= limit:
+                break
+        return found
+
+    # Inside
+
+    def _append(self, event: Event) -> Steps[None]:
+        if isinstance(event, events_of.OrchestrationStarted):
+            self._begin(event)
+        elif self._tail is None:
+            self._tail = yield from self._segment(self.execution_id, self._segments - 1)
+        assert self._tail is not None
+        dumped = event.dump()
+        size = len(orjson.dumps(dumped))
+        if not self._segments or len(self._tail) >= SEGMENT_EVENTS or self._tail_size + size > SEGMENT_BYTES:
+            self._tail, self._tail_size = [], 0
+            self._segments += 1
+        self._tail.append(dumped)
+        self._tail_size += size
+        self._changed[_segment_key(self._life, self.execution_id, self._segments - 1)] = self._tail
+        self.events += 1
+        self.updated_at = event.timestamp
+        if isinstance(event, events_of.OrchestrationCompleted):
+            self._end(event, {"output": event.output})
+        elif isinstance(event, events_of.OrchestrationFailed):
+            self._end(event, {"error": event.error.dump()})
+        elif isinstance(event, events_of.OrchestrationCancelled):
+            self._end(event, {"reason": event.reason})
+
+    def _begin(self, event: events_of.OrchestrationStarted) -> None:
+        if self._segments:
+            self._earlier[self.execution_id] = (self._segments, self.events)
+            while len(self._earlier) > EARLIER_KEPT:
+                oldest = next(iter(self._earlier))
+                self._garbage.append((self._life, oldest, self._earlier.pop(oldest)[0]))
+        else:
+            self.created_at = event.timestamp
+        self.name, self.version, self.parent = event.name, event.version, event.parent
+        self.execution_id = event.execution_id
+        self.events = self._segments = self._tail_size = 0
+        self._tail = []
+        self._changed[INPUT] = event.input
+
+    def _end(self, event: Event, ending: dict[str, Any]) -> None:
+        self.ended_at = event.timestamp
+        self._changed[ENDING] = ending
+
+    def _segment(self, execution_id: int, number: int) -> Steps[list[dict[str, Any]]]:
+        key = _segment_key(self._life, execution_id, number)
+        if key in self._changed:
+            changed: list[dict[str, Any]] = self._changed[key]
+            return changed
+        [segment] = yield (key,)
+        if segment is None:
+            raise StorageBroken(f"The history of {self.instance_id} is damaged: {key} is missing from the store.")
+        stored: list[dict[str, Any]] = segment
+        return stored
+
+    # What is saved
+
+    def _head(self) -> dict[str, Any] | None:
+        if not (self.exists or self._garbage or self.to_be_listed):
+            return None  # deleted, and nothing is left of it
+        return {
+            "format": FORMAT,
+            "status": self.status.value,
+            "name": self.name,
+            "version": self.version,
+            "execution_id": self.execution_id,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+            "ended_at": self.ended_at,
+            "parent": None if self.parent is None else self.parent.dump(),
+            "events": self.events,
+            "segments": self._segments,
+            "tail_size": self._tail_size,
+            "next_moment": self.next_moment,
+            "outbox": [min(self.outbox, default=self._next_box), self._next_box],
+            "listed": self.listed,
+            "life": self._life,
+            "earlier": [[execution, *extent] for execution, extent in self._earlier.items()],
+            "garbage": self._garbage,
+        }
+
+    @classmethod
+    def restore(cls, instance_id: str, head: dict[str, Any] | None) -> Steps[Chronicle]:
+        """As it was saved; an instance nobody has started is a pending one."""
+        chronicle = cls(instance_id)
+        if head is None:
+            return chronicle
+        if head["format"] > FORMAT:
+            raise StorageBroken(f"The orchestration {instance_id} was written by a later version of Holdfast.")
+        chronicle.status = Status(head["status"])
+        for name in ("name", "version", "execution_id", "created_at", "updated_at", "ended_at", "events"):
+            setattr(chronicle, name, head[name])
+        chronicle.parent = None if head["parent"] is None else Parent(**head["parent"])
+        chronicle.next_moment = head["next_moment"]
+        chronicle.listed = head["listed"]
+        chronicle._segments, chronicle._tail_size = head["segments"], head["tail_size"]
+        chronicle._tail = None if chronicle._segments else []
+        chronicle._life = head["life"]
+        chronicle._earlier = {execution: (segments, events) for execution, segments, events in head["earlier"]}
+        chronicle._garbage = [tuple(entry) for entry in head["garbage"]]
+        first, chronicle._next_box = head["outbox"]
+        boxes = range(first, chronicle._next_box)
+        keys = (CUSTOM_STATUS, *(_box_key(number) for number in boxes))
+        chronicle._custom_status, *stored = yield keys
+        for number, box in zip(boxes, stored, strict=True):
+            if box is not None:
+                effects = [load_effect(effect) for effect in box["effects"]]
+                chronicle.outbox[number] = Box(effects, box["at"] + RESEND_SECONDS, restored=True)
+        return chronicle
+
+
+def _segment_key(life: int, execution: int, number: int) -> str:
+    return f"history-{life}-{execution}-{number}"
+
+
+def _box_key(number: int) -> str:
+    return f"outbox-{number}"

@@ -1,0 +1,245 @@
+"""The event loop of an orchestration: asyncio as documented, but the same code always does the same in the same order.
+
+Its time is that of the history. It runs only inside ``with loop.running()``, in whichever loop's turn that is, and
+stops when nothing is ready. Timers that lie ahead are handed to whoever keeps them, and fire when they are told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections import deque
+from contextlib import contextmanager
+from math import isnan
+from typing import TYPE_CHECKING, Any, TypeVarTuple
+
+from holdfast.errors import NeverYields, NotInOrchestrations
+from holdfast.orchestration.outside import NothingOutside
+from holdfast.orchestration.tasks import NumberedFuture, NumberedTask, Promise, install
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+    from contextvars import Context
+
+Arguments = TypeVarTuple("Arguments")
+
+log = logging.getLogger(__name__)
+
+#: Callbacks between two waits: far more than a fan-out of a hundred thousand needs.
+MAX_CALLBACKS = 1_000_000
+
+#: The last second of the year 9999, which is as far as a date goes. A timer beyond it never fires.
+FOREVER = 253_402_300_799.0
+
+#: How often a coroutine that is dropped may wait in its clean-up before it is left as it is.
+_CLOSING_ATTEMPTS = 100
+
+install()
+
+
+class ReplayLoop(NothingOutside):
+    """An event loop without an outside."""
+
+    def __init__(self, keep_timer: Callable[[asyncio.TimerHandle], None], max_callbacks: int = MAX_CALLBACKS) -> None:
+        self._keep_timer = keep_timer
+        self._max_callbacks = max_callbacks
+        self._now = 0.0
+        self._numbers = 0
+        self._task_names = 0
+        self._ready: deque[asyncio.Handle] = deque()
+        #: Timers that are due already; as in asyncio they come after all that is ready in this round.
+        self._due: list[asyncio.TimerHandle] = []
+        #: asyncio itself holds tasks weakly: one that nobody else holds would end when the garbage collector likes.
+        self._tasks: dict[int, NumberedTask[Any]] = {}
+        self._thread: int | None = None
+        self._closed = False
+
+    # Running
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Makes this the running loop of the thread for a while, whichever was so before."""
+        outer = asyncio._get_running_loop()
+        # From Python 3.14 on the current task belongs to the thread, no longer to the loop. 3.11 has no such call.
+        swap = getattr(asyncio.tasks, "_swap_current_task", None) if outer is not None else None
+        outer_task = None if swap is None else swap(outer, None)
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_dropped)
+        asyncio._set_running_loop(self)
+        thread, self._thread = self._thread, threading.get_ident()
+        try:
+            yield
+        finally:
+            self._thread = thread
+            asyncio._set_running_loop(outer)
+            sys.set_asyncgen_hooks(*hooks)
+            if swap is not None:
+                swap(outer, outer_task)
+
+    def run_ready(self) -> None:
+        """Until everything waits."""
+        ready, due = self._ready, self._due
+        left = self._max_callbacks
+        while ready or due:
+            if due:
+                ready.extend(handle for handle in due if not handle.cancelled())
+                due.clear()
+            left -= len(ready)
+            if left < 0:
+                raise NeverYields(
+                    f"The orchestration took more than {self._max_callbacks:,} steps without waiting for anything "
+                    "that takes time: an activity, a timer or an event."
+                )
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+
+    def fire(self, handle: asyncio.TimerHandle) -> None:
+        """The moment of a timer that was kept has come."""
+        if not handle.cancelled():
+            self._ready.append(handle)
+
+    def advance(self, now: float) -> None:
+        self._now = now
+
+    def live_tasks(self) -> list[NumberedTask[Any]]:
+        """All that have not ended, in the order they were made in."""
+        return [task for task in self._tasks.values() if not task.done()]
+
+    def close(self) -> None:
+        """Drops all that waits. Clean-up in ``finally`` runs as far as it does not wait, and reaches nobody."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.clear()
+        self._due.clear()
+        with self.running():
+            for task in reversed(self.live_tasks()):
+                _close(task.get_coro())
+        self._tasks.clear()
+
+    def is_inside(self) -> bool:
+        """Whether something may be scheduled: not when all is dropped. Raises when it is asked from outside."""
+        if self._thread == threading.get_ident():
+            return not self._closed
+        raise NotInOrchestrations(
+            "Something of an orchestration (a future, a task, an asyncio.Event) was used from outside of it. "
+            "What happens outside reaches an orchestration as an event (raise_event) or as the result of an activity."
+        )
+
+    # What asyncio asks of a loop
+
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Nothing: what debugging measures are the real seconds a callback takes."""
+
+    def time(self) -> float:
+        return self._now
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def call_soon(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if self.is_inside():
+            self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if isnan(when):
+            raise ValueError("A timer needs a moment that is a number.")
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if self.is_inside():
+            if when <= self._now:
+                self._due.append(handle)
+            elif when <= FOREVER:
+                self._keep_timer(handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Nothing: whoever keeps the timer asks it."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return NumberedFuture(self.next_number(), loop=self)
+
+    def create_promise(self) -> Promise:
+        return Promise(self.next_number(), loop=self)
+
+    def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
+        if not self.is_inside():
+            coro.close()
+            raise GeneratorExit
+        if options.get("name") is None:
+            # asyncio numbers tasks over all loops of the process.
+            self._task_names += 1
+            options["name"] = f"Task-{self._task_names}"
+        task: NumberedTask[Any] = NumberedTask(self.next_number(), coro, loop=self, **options)
+        if not task.done():
+            self._tasks[task.number] = task
+            task.add_done_callback(self._task_done)
+        return task
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def get_exception_handler(self) -> None:
+        return None
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        # Also called by what the garbage collector finds, at any moment, when the loop is long closed.
+        if not self._closed:
+            log.error("In an orchestration: %s", context.get("message"), exc_info=context.get("exception"))
+
+    # Inside
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(hash(task), None)
+
+    def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Nothing to do, but the loop outside must not hear of it."""
+
+    def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        # Otherwise it leaves memory with its instance, and goes on where that is loaded again.
+        if self._thread == threading.get_ident() and not self._closed:
+            self.create_task(generator.aclose())
+
+
+def _close(coro: Any) -> None:
+    for _ in range(_CLOSING_ATTEMPTS):
+        try:
+            coro.close()
+        except RuntimeError:
+            # It waits in its clean-up, as TaskGroup does for its tasks: thrown out of there too.
+            continue
+        except BaseException as error:
+            log.debug("Clean-up of an orchestration that is dropped: %r", error)
+        return

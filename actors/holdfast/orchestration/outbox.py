@@ -1,0 +1,132 @@
+"""What an instance decided, told to those it is for: queues of activities, children, its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from holdfast.errors import Unavailable
+from holdfast.orchestration.effects import CancelSubOrchestration, RunActivity, StartSubOrchestration, TellParent
+from holdfast.orchestration.failures import Failure
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.pushpop.interface import ACTOR_TYPE as QUEUE_TYPE
+from holdfast.runtime.serialization import dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Sequence
+
+    from holdfast.orchestration.effects import Effect
+    from holdfast.runtime.contract import HostClient
+
+Answer = dict[str, Any]
+
+# As many as one push takes.
+_ACTIVITIES_AT_ONCE = 1000
+# What a push may have in all; each input has its own limit.
+_BYTES_AT_ONCE = 2 * 1024 * 1024
+
+
+class Outbox:
+    """Sends for one instance."""
+
+    def __init__(self, host: HostClient, instance_id: str) -> None:
+        self._host = host
+        self._instance_id = instance_id
+
+    async def send(self, effects: Iterable[Effect]) -> None:
+        """All of them. Raises when one could not be sent, and then all are to be sent again."""
+        activities: dict[str, list[RunActivity]] = defaultdict(list)
+        calls: list[Coroutine[Any, Any, None]] = []
+        for effect in effects:
+            if isinstance(effect, RunActivity):
+                activities[effect.queue].append(effect)
+            elif isinstance(effect, StartSubOrchestration):
+                calls.append(self._start(effect))
+            elif isinstance(effect, CancelSubOrchestration):
+                calls.append(self._cancel(effect))
+            elif isinstance(effect, TellParent):
+                calls.append(self._tell(effect))
+        calls += [self._push(queue, scheduled) for queue, scheduled in activities.items()]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _push(self, queue: str, scheduled: Sequence[RunActivity]) -> None:
+        items: list[Any] = []
+        size = 0
+        for effect in scheduled:
+            item = self._item(effect)
+            if items and (len(items) >= _ACTIVITIES_AT_ONCE or size + len(effect.input) > _BYTES_AT_ONCE):
+                await self._pushed(queue, items)
+                items, size = [], 0
+            items.append(item)
+            size += len(effect.input)
+        await self._pushed(queue, items)
+
+    async def _pushed(self, queue: str, items: Sequence[Any]) -> None:
+        answer = await self._call(QUEUE_TYPE, queue, "Push", {"items": items})
+        if answer.get("success") is False:
+            raise Unavailable(f"The queue {queue} refuses activities: {answer.get('message')}")
+
+    def _item(self, effect: RunActivity) -> Answer:
+        key = f"{self._instance_id}:{effect.execution_id}:{effect.scheduled_seq}"
+        call = {
+            "instance_id": self._instance_id,
+            "execution_id": effect.execution_id,
+            "scheduled_seq": effect.scheduled_seq,
+            "name": effect.name,
+            "attempt": effect.attempt,
+            # As it was written, without reading it again.
+            "input": orjson.Fragment(effect.input.encode()),
+        }
+        return {"item": call, "idempotency_key": key if len(key) <= 255 else None}
+
+    async def _start(self, effect: StartSubOrchestration) -> None:
+        parent = None if effect.parent is None else effect.parent.dump()
+        body = {
+            "name": effect.name,
+            "input": orjson.Fragment(effect.input.encode()),
+            "version": effect.version,
+            "parent": parent,
+            "seed": secrets.token_hex(8),
+        }
+        answer = await self._call(ORCHESTRATION_TYPE, effect.instance_id, "Start", body)
+        if answer.get("success") is False:
+            await self._refused(effect, answer["message"])
+        elif not answer["created"] and parent is not None and answer["parent"] != parent:
+            await self._refused(effect, f"There is an orchestration {effect.instance_id} already.")
+
+    async def _refused(self, effect: StartSubOrchestration, reason: str) -> None:
+        if effect.parent is None:
+            return  # nobody waits for it
+        failure = Failure(type="SubOrchestrationRefused", message=reason, kind="refused")
+        outcome = {
+            "of": "sub",
+            "execution_id": effect.execution_id,
+            "scheduled_seq": effect.scheduled_seq,
+            "error": failure.dump(),
+        }
+        await self._call(ORCHESTRATION_TYPE, self._instance_id, "Outcome", outcome)
+
+    async def _cancel(self, effect: CancelSubOrchestration) -> None:
+        # One that has ended, or never began, need not be cancelled: whatever is answered is right.
+        await self._call(ORCHESTRATION_TYPE, effect.instance_id, "Cancel", {"reason": effect.reason})
+
+    async def _tell(self, effect: TellParent) -> None:
+        outcome = {
+            "of": "sub",
+            "execution_id": effect.parent.execution_id,
+            "scheduled_seq": effect.parent.scheduled_seq,
+            "result": effect.result,
+            "error": None if effect.error is None else effect.error.dump(),
+        }
+        await self._call(ORCHESTRATION_TYPE, effect.parent.instance_id, "Outcome", outcome)
+
+    async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> Answer:
+        answer: Answer = load(await self._host.invoke_method(actor_type, actor_id, method, dump(data)))
+        return answer

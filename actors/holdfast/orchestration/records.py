@@ -1,0 +1,55 @@
+"""Frozen dataclasses that travel as JSON objects: events, messages, effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from holdfast.orchestration.failures import Failure
+
+Kind = TypeVar("Kind", bound="Record")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """Who waits for a sub-orchestration, and as which of its steps."""
+
+    instance_id: str
+    execution_id: int
+    scheduled_seq: int
+
+    def dump(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("instance_id", "execution_id", "scheduled_seq")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Something with a type and fields, of which those that are None are left out."""
+
+    @property
+    def type(self) -> str:
+        return type(self).__name__
+
+    def dump(self) -> dict[str, Any]:
+        dumped: dict[str, Any] = {"type": self.type}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Failure | Parent):
+                dumped[field.name] = value.dump()
+            elif value is not None:
+                dumped[field.name] = value
+        return dumped
+
+
+def load_record(kinds: dict[str, type[Kind]], dumped: dict[str, Any]) -> Kind:
+    """What ``dump`` wrote. Raises ValueError for what is none of these."""
+    values = dict(dumped)
+    try:
+        kind = kinds[values.pop("type")]
+        if "error" in values:
+            values["error"] = Failure.load(values["error"])
+        if "parent" in values:
+            values["parent"] = Parent(**values["parent"])
+        return kind(**values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"This cannot be read: {error!r}.") from error

@@ -1,0 +1,75 @@
+"""The orchestrations and activities there are, by name and version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.orchestration.definitions import Activity, Orchestration
+
+
+class Registry:
+    """What one app declares, or all the apps of a server together."""
+
+    def __init__(self) -> None:
+        #: In the order they were declared in: the last is what a start without a version gets.
+        self._orchestrations: dict[str, dict[str, Orchestration]] = {}
+        self._activities: dict[str, Activity] = {}
+
+    @classmethod
+    def of(cls, registries: Iterable[Registry]) -> Registry:
+        """All of them as one. Raises ValueError when two have something of the same name."""
+        merged = cls()
+        for registry in registries:
+            for orchestration in registry.orchestrations:
+                merged.add_orchestration(orchestration)
+            for activity in registry.activities:
+                merged.add_activity(activity)
+        return merged
+
+    @property
+    def orchestrations(self) -> list[Orchestration]:
+        return [orchestration for versions in self._orchestrations.values() for orchestration in versions.values()]
+
+    @property
+    def activities(self) -> list[Activity]:
+        return list(self._activities.values())
+
+    def add_orchestration(self, orchestration: Orchestration) -> None:
+        versions = self._orchestrations.setdefault(orchestration.name, {})
+        known = versions.setdefault(orchestration.version, orchestration)
+        if known is not orchestration:
+            raise ValueError(
+                f"two orchestrations are called {orchestration.name}, version {orchestration.version}: "
+                f"{known.function} and {orchestration.function}"
+            )
+
+    def add_activity(self, activity: Activity) -> None:
+        known = self._activities.setdefault(activity.name, activity)
+        if known is not activity:
+            raise ValueError(f"two activities are called {activity.name}: {known.function} and {activity.function}")
+
+    def orchestration(self, name: str, version: str | None = None) -> Orchestration:
+        """The one to run; without a version, the last that was declared."""
+        from holdfast.errors import UnknownOrchestration
+
+        versions = self._orchestrations.get(name)
+        if versions is None:
+            raise UnknownOrchestration(f"No orchestration is called {name}.")
+        if version is None:
+            return next(reversed(versions.values()))
+        if version not in versions:
+            known = ", ".join(versions)
+            raise UnknownOrchestration(f"The orchestration {name} has no version {version}; it has {known}.")
+        return versions[version]
+
+    def check_start(self, name: str, version: str | None, text: str) -> Orchestration:
+        """The one to run, whose input this is. Raises UnknownOrchestration, or InvalidRequest for a wrong input."""
+        orchestration = self.orchestration(name, version)
+        orchestration.input.check(text, "input")
+        return orchestration
+
+    def activity(self, name: str) -> Activity | None:
+        return self._activities.get(name)

@@ -1,0 +1,1 @@
+"""What runs activities: beside the server, or in processes of its own."""

@@ -1,0 +1,135 @@
+"""Where a worker finds its work, and where it puts what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import Field
+
+from holdfast.errors import InvalidRequest
+from holdfast.identity import check_id
+from holdfast.pushpop.requests import Request
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Positive = Annotated[int, Field(ge=1)]
+
+# What a queue of activities has room for, unless it was given more.
+_MAX_LOCKS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One activity that somebody waits for."""
+
+    item_id: str
+    instance_id: str
+    execution_id: int
+    scheduled_seq: int
+    name: str
+    attempt: int
+    #: JSON text.
+    input: str
+    #: How often it was taken from its queue, this time included.
+    deliveries: int
+
+    @property
+    def key(self) -> str:
+        """The same however often the activity is run for this call."""
+        return f"{self.instance_id}:{self.execution_id}:{self.scheduled_seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was taken from a queue together, under one lock."""
+
+    queue: str
+    lock_id: str
+    jobs: Sequence[Job]
+    #: Items that are no activities: somebody else has put them there.
+    strangers: Sequence[str] = ()
+
+
+class _Item(Request):
+    """What an instance puts into a queue of activities."""
+
+    instance_id: str
+    execution_id: Positive
+    scheduled_seq: Positive
+    name: str
+    attempt: Positive
+    input: Any
+
+
+def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
+    """What a pop under a lock gave."""
+    jobs: list[Job] = []
+    strangers: list[str] = []
+    for item, message in zip(answer["items"], answer["messages"], strict=True):
+        try:
+            read = _Item.parse(item if isinstance(item, dict) else {})
+            check_id(read.instance_id, "instance id")
+        except InvalidRequest:
+            strangers.append(message["id"])
+            continue
+        jobs.append(
+            Job(
+                item_id=message["id"],
+                instance_id=read.instance_id,
+                execution_id=read.execution_id,
+                scheduled_seq=read.scheduled_seq,
+                name=read.name,
+                attempt=read.attempt,
+                input=dump(read.input).decode(),
+                deliveries=message["delivery_count"],
+            )
+        )
+    return Batch(queue, answer["lock_id"], jobs, strangers)
+
+
+def missing_config(config: dict[str, Any]) -> dict[str, Any]:
+    """What has to be set before a queue can be one of activities.
+
+    Many locks at once; and what was delivered too often is left to the worker, which tells whoever waits for it.
+    """
+    missing: dict[str, Any] = {}
+    if config["max_locks"] < _MAX_LOCKS:
+        missing["max_locks"] = _MAX_LOCKS
+    if not config["worker_queue"]:
+        missing["worker_queue"] = True
+    return missing
+
+
+class Bench(Protocol):
+    """Every call may raise a HoldfastError; what is retryable says so."""
+
+    async def prepare(self, queue: str) -> int:
+        """Before the first job is taken from a queue. Answers how often one may be delivered there."""
+        ...
+
+    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
+        """Up to so many jobs; waits some seconds for the first, and answers None when none came."""
+        ...
+
+    async def extend(self, batch: Batch, seconds: int) -> None: ...
+
+    async def done(self, batch: Batch, job: Job) -> None:
+        """It leaves its queue."""
+        ...
+
+    async def give_back(self, batch: Batch, jobs: Sequence[Job], error: str, delay_seconds: float) -> None: ...
+
+    async def bury(self, batch: Batch, item_ids: Sequence[str], reason: str) -> None:
+        """They become dead letters."""
+        ...
+
+    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+        """The instance knows when this returns. Raises NotFound when there is no such instance."""
+        ...
+
+    async def awaited(self, job: Job) -> bool:
+        """Whether anybody still waits for it."""
+        ...

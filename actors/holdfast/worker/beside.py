@@ -1,0 +1,89 @@
+"""A worker beside the server: it calls the actors itself."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import by_code
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.pushpop.doorbell import Doorbell, Listening
+from holdfast.pushpop.interface import ACTOR_TYPE
+from holdfast.runtime.gather import Gatherer
+from holdfast.runtime.serialization import dump
+from holdfast.worker.bench import batch_of, missing_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.runtime.contract import HostClient
+    from holdfast.worker.bench import Batch, Job
+
+# A queue forgets who waits when its actor moves or is restarted, so one asks again now and then.
+_WAIT_SECONDS = 10.0
+# What its locks are known by.
+_MARK = "beside"
+
+
+class BesideServer:
+    """A bench whose calls travel together wherever they can."""
+
+    def __init__(self, client: HostClient, *, alone: bool = False) -> None:
+        """``alone`` when there is no other process like this one: what one before it had locked is given back then."""
+        self._alone = alone
+        self._queues = Gatherer(client, ACTOR_TYPE)
+        self._instances = Gatherer(client, ORCHESTRATION_TYPE)
+        self._doorbell = Doorbell(client)
+
+    async def prepare(self, queue: str) -> int:
+        config = await self._ask(queue, "GetConfig", None)
+        if missing := missing_config(config):
+            config = await self._ask(queue, "SetConfig", missing)
+        if self._alone:
+            await self._ask(queue, "GiveBackMarked", {"mark": _MARK})
+        return int(config["max_deliveries"])
+
+    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
+        with Listening(queue) as rung:
+            body: dict[str, Any] = {"count": count, "ttl_seconds": lock_seconds}
+            body |= {"doorbell": await self._doorbell.hang(), "mark": _MARK if self._alone else None}
+            answer = await self._ask(queue, "PopWithAck", body)
+            if not answer["count"]:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_WAIT_SECONDS):
+                        await rung.wait()
+                return None
+        return batch_of(queue, answer)
+
+    async def extend(self, batch: Batch, seconds: int) -> None:
+        await self._ask(batch.queue, "ExtendLock", {"lock_id": batch.lock_id, "additional_ttl_seconds": seconds})
+
+    async def done(self, batch: Batch, job: Job) -> None:
+        await self._ask(batch.queue, "Complete", {"ids": [job.item_id]})
+
+    async def give_back(self, batch: Batch, jobs: Sequence[Job], error: str, delay_seconds: float) -> None:
+        ids = [job.item_id for job in jobs]
+        body = {"lock_id": batch.lock_id, "ids": ids, "error": error, "delay_seconds": delay_seconds}
+        await self._ask(batch.queue, "Abandon", body)
+
+    async def bury(self, batch: Batch, item_ids: Sequence[str], reason: str) -> None:
+        await self._ask(batch.queue, "DeadLetter", {"lock_id": batch.lock_id, "ids": item_ids, "reason": reason})
+
+    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+        body = {"of": "activity", "execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq} | outcome
+        accepted(await self._instances.call(job.instance_id, "Outcome", dump(body)))
+
+    async def awaited(self, job: Job) -> bool:
+        body = {"execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq}
+        return bool(accepted(await self._instances.call(job.instance_id, "Awaited", dump(body)))["awaited"])
+
+    async def _ask(self, queue: str, method: str, data: Any) -> dict[str, Any]:
+        return accepted(await self._queues.call(queue, method, dump(data)))
+
+
+def accepted(answer: dict[str, Any]) -> dict[str, Any]:
+    """An actor's answer, unless it is a refusal, which is raised."""
+    if answer.get("success") is False:
+        raise by_code(answer.get("error_code", ""), answer.get("message", ""))
+    return answer

@@ -1,0 +1,84 @@
+"""A worker in a process of its own: it finds its work over REST."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.client.calls import QueueCalls
+from holdfast.client.run_calls import RunCalls
+from holdfast.client.taking import take
+from holdfast.errors import AnswerLost, Unavailable
+from holdfast.runtime.serialization import dump
+from holdfast.worker.bench import batch_of, missing_config
+from holdfast.worker.completions import Completions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.client.connection import Connection
+    from holdfast.worker.bench import Batch, Job
+
+_WAIT_SECONDS = 20.0
+
+
+class Remote:
+    """A bench at the other end of a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._queues: dict[str, QueueCalls] = {}
+        self._completions: dict[str, Completions] = {}
+
+    async def prepare(self, queue: str) -> int:
+        calls = self._queue(queue)
+        with _repeatable():
+            config = await calls.config()
+            if missing := missing_config(config):
+                config = await calls.set_config(missing)
+        return int(config["max_deliveries"])
+
+    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
+        answer = await take(self._queue(queue), count, lock_seconds, _WAIT_SECONDS)
+        return batch_of(queue, answer) if answer["count"] else None
+
+    async def extend(self, batch: Batch, seconds: int) -> None:
+        await self._queue(batch.queue).extend(batch.lock_id, seconds)
+
+    async def done(self, batch: Batch, job: Job) -> None:
+        with _repeatable():
+            await self._completions[batch.queue].complete(job.item_id)
+
+    async def give_back(self, batch: Batch, jobs: Sequence[Job], error: str, delay_seconds: float) -> None:
+        ids = [job.item_id for job in jobs]
+        await self._queue(batch.queue).abandon(batch.lock_id, error, delay_seconds, ids)
+
+    async def bury(self, batch: Batch, item_ids: Sequence[str], reason: str) -> None:
+        with _repeatable():
+            await self._queue(batch.queue).dead_letter(batch.lock_id, reason, item_ids)
+
+    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+        body = {"of": "activity", "execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq} | outcome
+        with _repeatable():
+            await RunCalls(self._connection, job.instance_id).outcome(dump(body))
+
+    async def awaited(self, job: Job) -> bool:
+        body = {"execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq}
+        answer = await RunCalls(self._connection, job.instance_id).awaited(dump(body))
+        return bool(answer["awaited"])
+
+    def _queue(self, name: str) -> QueueCalls:
+        calls = self._queues.get(name)
+        if calls is None:
+            calls = self._queues[name] = QueueCalls(self._connection, name)
+            self._completions[name] = Completions(calls)
+        return calls
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """What may be done twice is tried again after an answer that was lost, too."""
+    try:
+        yield
+    except AnswerLost as error:
+        raise Unavailable(str(error)) from error

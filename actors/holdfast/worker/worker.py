@@ -1,0 +1,269 @@
+"""Takes activities from their queues, runs them, and tells whoever waits; only then are they off the queue."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import ceil
+from random import uniform
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.orchestration.failures import Failure
+from holdfast.worker.context import ActivityContext, current
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from holdfast.orchestration.definitions import Activity
+    from holdfast.orchestration.registry import Registry
+    from holdfast.worker.bench import Batch, Bench, Job
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+DEFAULT_SLOTS = 50
+# As many as one pop gives.
+_MOST_AT_ONCE = 100
+# For an activity that is not known here, and may be elsewhere.
+_UNKNOWN_DELAY = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
+_STOP_SECONDS = 5.0
+# As long as a queue allows.
+_LONGEST_LOCK = 300
+
+
+class _Slots:
+    """Room for so many activities of one queue at once."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._freed = asyncio.Condition()
+
+    async def reserve(self) -> int:
+        """As many as are free, at least one."""
+        async with self._freed:
+            await self._freed.wait_for(lambda: self._free > 0)
+            reserved = min(self._free, _MOST_AT_ONCE)
+            self._free -= reserved
+            return reserved
+
+    async def release(self, count: int) -> None:
+        if count:
+            async with self._freed:
+                self._free += count
+                self._freed.notify_all()
+
+
+@dataclass(eq=False)
+class _Underway:
+    """What is left of a batch."""
+
+    batch: Batch
+    slots: _Slots
+    running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
+    contexts: dict[Job, ActivityContext] = field(default_factory=dict)
+
+
+class Worker:
+    """Runs until it is stopped, or cancelled: what it has not finished is given back then."""
+
+    def __init__(self, bench: Bench, registry: Registry, *, slots: int = DEFAULT_SLOTS) -> None:
+        self._bench = bench
+        self._registry = registry
+        # Each queue has its own: one that waits for work holds all that are free, and must not hold up the others.
+        self._slots = slots
+        #: The queues there are, and how long a lock on what is taken from them lasts.
+        self._queues: dict[str, int] = {}
+        for activity in registry.activities:
+            self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
+        #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
+        self._max_deliveries: dict[str, int] = {}
+        self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix="activity")
+        self._underway: set[_Underway] = set()
+        self._keepers: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for queue in sorted(self._queues):
+                    group.create_task(self._serve(queue))
+        finally:
+            await self._end()
+
+    async def _serve(self, queue: str) -> None:
+        self._max_deliveries[queue] = await _insist(lambda: self._bench.prepare(queue), f"preparing {queue}")
+        slots = _Slots(self._slots)
+        while True:
+            wanted = await slots.reserve()
+            taken = 0
+            try:
+                batch = await self._bench.take(queue, wanted, self._queues[queue])
+                if batch is not None:
+                    taken = len(batch.jobs)
+                    self._begin(batch, slots)
+            except HoldfastError as error:
+                log.warning("no activities from %s: %s", queue, error)
+                await asyncio.sleep(uniform(0.5, 1.5))
+            finally:
+                await slots.release(wanted - taken)
+
+    def _begin(self, batch: Batch, slots: _Slots) -> None:
+        if batch.strangers:
+            self._beside(self._bury_strangers(batch))
+        if not batch.jobs:
+            return
+        underway = _Underway(batch, slots)
+        self._underway.add(underway)
+        # None of them counts as a part of whatever took the batch.
+        for job in batch.jobs:
+            underway.contexts[job] = ActivityContext.of(job)
+            task = asyncio.create_task(self._work(underway, job), context=contextvars.Context())
+            underway.running[job] = task
+        self._beside(self._keep(underway))
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        keeper = asyncio.create_task(work, context=contextvars.Context())
+        self._keepers.add(keeper)
+        keeper.add_done_callback(self._keepers.discard)
+
+    async def _bury_strangers(self, batch: Batch) -> None:
+        what = f"burying {len(batch.strangers)} items of {batch.queue} that are no activities"
+        log.warning(what)
+        try:
+            await _insist(lambda: self._bench.bury(batch, batch.strangers, "It is no activity."), what)
+        except HoldfastError as error:
+            # Their lock runs out, and they come again.
+            log.warning("%s: %s", what, error)
+
+    async def _keep(self, underway: _Underway) -> None:
+        """Extends the lock while anything of the batch runs, and stops what nobody waits for any more."""
+        lasts = self._queues[underway.batch.queue]
+        clock = asyncio.get_running_loop().time
+        began, granted = clock(), lasts
+        while underway.running:
+            await asyncio.wait(list(underway.running.values()), timeout=lasts / 3)
+            if not underway.running:
+                return
+            try:
+                # Never further ahead than a new lock: that is how long others wait when this process dies.
+                if (missing := ceil(clock() - began + lasts - granted)) > 0:
+                    await self._bench.extend(underway.batch, missing)
+                    granted += missing
+                for job in list(underway.running):
+                    if not await self._bench.awaited(job):
+                        self._stop(underway, job)
+            except HoldfastError as error:
+                log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, error)
+
+    def _stop(self, underway: _Underway, job: Job) -> None:
+        task = underway.running.get(job)
+        underway.contexts[job]._cancelled.set()
+        activity = self._registry.activity(job.name)
+        if task is not None and activity is not None and activity.is_async:
+            task.cancel()
+
+    async def _work(self, underway: _Underway, job: Job) -> None:
+        context = underway.contexts[job]
+        try:
+            await self._deal_with(underway.batch, job, context)
+        except asyncio.CancelledError:
+            if not context.cancelled:
+                raise
+            await _insist(lambda: self._bench.done(underway.batch, job), f"{job.name} of {job.instance_id}")
+        except HoldfastError as error:
+            # Its lock runs out, and it comes again.
+            log.warning("%s of %s: %s", job.name, job.instance_id, error)
+        finally:
+            del underway.running[job]
+            if not underway.running:
+                self._underway.discard(underway)
+            await underway.slots.release(1)
+
+    async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
+        activity = self._registry.activity(job.name)
+        if activity is None:
+            await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
+            return
+        if job.deliveries > (activity.max_deliveries or self._max_deliveries[batch.queue]):
+            reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
+            await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
+            await _insist(
+                lambda: self._bench.bury(batch, [job.item_id], reason), f"burying {job.name} of {job.instance_id}"
+            )
+            return
+        outcome = await self._run(activity, job, context)
+        await self._tell(job, outcome)
+        await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+
+    async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
+        try:
+            arguments = activity.arguments(job.input)
+        except ValidationError as error:
+            return _failed(Failure.of(error, "refused"))
+        token = current.set(context)
+        try:
+            async with asyncio.timeout(activity.timeout) as limit:
+                result = await self._call(activity, arguments)
+            return {"result": activity.result.dump(result)}
+        except TimeoutError as error:
+            return _failed(Failure.of(error, "timeout" if limit.expired() else "error"))
+        except Exception as error:
+            return _failed(Failure.of(error))
+        finally:
+            current.reset(token)
+
+    async def _call(self, activity: Activity, arguments: Sequence[Any]) -> Any:
+        if activity.is_async:
+            return await activity.function(*arguments)
+        variables = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, variables.run, activity.function, *arguments)
+
+    async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
+        """Until whoever waits has it: an activity that was done is not lost because nobody could be reached."""
+        try:
+            await _insist(lambda: self._bench.tell(job, outcome), f"the outcome of {job.name} of {job.instance_id}")
+        except NotFound:
+            log.info("nobody waits for %s of %s any more", job.name, job.instance_id)
+
+    async def _end(self) -> None:
+        for keeper in self._keepers:
+            keeper.cancel()
+        left = [(underway, list(underway.running)) for underway in self._underway]
+        tasks = [task for underway in self._underway for task in underway.running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *self._keepers, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for underway, jobs in left:
+            if jobs:
+                try:
+                    async with asyncio.timeout(_STOP_SECONDS):
+                        await self._bench.give_back(underway.batch, jobs, "The worker was stopped.", 0.0)
+                except (HoldfastError, TimeoutError) as error:
+                    log.warning("activities of %s wait for their lock to expire: %s", underway.batch.queue, error)
+
+
+def _failed(failure: Failure) -> dict[str, Any]:
+    return {"error": failure.dump()}
+
+
+async def _insist(call: Callable[[], Awaitable[Result]], what: str) -> Result:
+    """Again and again, as long as trying again can help."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await call()
+        except HoldfastError as error:
+            if not error.retryable:
+                raise
+            log.warning("%s: %s", what, error)
+        await asyncio.sleep(uniform(pause / 2, pause))
+        pause = min(2 * pause, _LONGEST_PAUSE)

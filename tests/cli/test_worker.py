@@ -1,0 +1,212 @@
+"""``holdfast worker``: activities in a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from client import workflows
+from client.server import Server, Way, lose_answer, unavailable, until
+from client.workflows import Order, Receipt
+from holdfast import Client, errors
+from holdfast.local import ChildProcess
+from holdfast.local.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from cli.conftest import Command
+    from holdfast.client import Run
+
+ACTIVITIES = "activities"
+STRANGE: list[Any] = [
+    "what is this?",
+    None,
+    [],
+    {},
+    {"instance_id": "../..", "execution_id": 1, "scheduled_seq": 2, "name": "ship", "attempt": 1, "input": 1},
+    {"instance_id": "a", "execution_id": "1", "scheduled_seq": 2, "name": "ship", "attempt": 1, "input": 1},
+    {"instance_id": "a", "execution_id": 1, "scheduled_seq": 2, "name": "ship", "attempt": 1},
+]
+
+
+class Worker:
+    def __init__(self, folder: Path, url: str, *options: str) -> None:
+        shutil.copy(Path(workflows.__file__), folder)
+        command = [Path(sys.executable).with_name("holdfast"), "worker", "workflows:app", "--url", url, *options]
+        self.process = ChildProcess("worker", command, log=folder / "worker.log", folder=folder)
+
+    async def __aenter__(self) -> Self:
+        await self.process.start()
+        await until(self._working, what="it says that it works")
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.process.kill()
+
+    async def stop(self) -> int | None:
+        self.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            return await self.process.wait()
+
+    async def _working(self) -> bool:
+        return "Working for" in self.process.logged()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[..., Server]:
+    shutil.copy(Path(workflows.__file__), tmp_path)
+    return lambda *options: Server(tmp_path, "workflows:app", *options)
+
+
+@pytest.fixture
+async def alone(serve: Callable[..., Server]) -> AsyncIterator[Server]:
+    """A server that runs no activities."""
+    async with serve("--no-worker") as server:
+        yield server
+
+
+@pytest.fixture
+async def client(alone: Server) -> AsyncIterator[Client]:
+    async with Client(alone.url) as made:
+        yield made
+
+
+async def taken(client: Client, run: Run[Any]) -> None:
+    """Somebody works on it."""
+
+    async def locked() -> bool:
+        return (await client.queue(ACTIVITIES).stats()).locked == 1
+
+    await until(locked, what=f"an activity of {run.instance_id} is taken")
+
+
+async def test_activities_are_run_elsewhere_and_what_comes_of_them_arrives(
+    client: Client, alone: Server, tmp_path: Path
+) -> None:
+    run = await client.start(workflows.checkout, Order(number=1, lines=[f"line {number}" for number in range(120)]))
+    failing = await client.start(workflows.failing, "sold out")
+    with pytest.raises(TimeoutError):
+        await run.result(timeout=0.2)
+    async with Worker(tmp_path, alone.url, "--slots", "7") as worker:
+        shipped = [f"line {number} shipped" for number in range(120)]
+        assert await run.result(timeout=30) == Receipt(number=1, shipped=shipped)
+        with pytest.raises(errors.OrchestrationFailed, match="sold out"):
+            await failing.result(timeout=20)
+
+        async def empty() -> bool:
+            stats = await client.queue(ACTIVITIES).stats()
+            return (stats.count, stats.locked, stats.dead_letters) == (0, 0, 0)
+
+        await until(empty, what="nothing is left of them")
+        assert await worker.stop() == 0
+    assert "Traceback" not in worker.process.logged()
+
+
+@pytest.mark.parametrize("orchestration", [workflows.patience, workflows.stubborn], ids=["async", "thread"])
+async def test_sigterm_gives_back_what_is_not_finished(
+    client: Client, alone: Server, tmp_path: Path, orchestration: Any
+) -> None:
+    async with Worker(tmp_path, alone.url) as worker:
+        run = await client.start(orchestration)
+        await taken(client, run)
+        assert await worker.stop() == 0
+    [message] = await client.queue(ACTIVITIES).peek()
+    assert message.item["instance_id"] == run.instance_id
+    assert message.last_error == "The worker was stopped."
+
+
+async def test_what_a_killed_worker_had_is_taken_by_another(client: Client, alone: Server, tmp_path: Path) -> None:
+    async with Worker(tmp_path, alone.url) as worker:
+        run = await client.start(workflows.patience)
+        await taken(client, run)
+        await worker.process.kill()
+    queue = client.queue(ACTIVITIES)
+    [lock] = await queue.in_flight()
+    async with Worker(tmp_path, alone.url):
+        # Not to wait until it expires.
+        await queue.requeue(lock.lock_id_prefix)
+
+        async def taken_again() -> bool:
+            locks = await queue.in_flight()
+            return bool(locks) and locks[0].lock_id_prefix != lock.lock_id_prefix
+
+        await until(taken_again, what="the activity is taken again")
+
+
+async def test_a_worker_outlives_its_server(serve: Callable[..., Server], tmp_path: Path) -> None:
+    server = serve("--no-worker")
+    async with Worker(tmp_path, server.url) as worker:
+        for number in range(2):
+            await server.start()
+            async with Client(server.url) as client:
+                run = await client.start(workflows.checkout, Order(number=number, lines=["oar"]))
+                assert await run.result(timeout=30) == Receipt(number=number, shipped=["oar shipped"])
+            await server.kill()
+        assert await worker.stop() == 0
+    assert "Traceback" not in worker.process.logged()
+
+
+async def test_answers_that_are_lost_cost_nothing_but_time(client: Client, alone: Server, tmp_path: Path) -> None:
+    way = Way(alone)
+    await way.open()
+    try:
+        way.on("/outcome", lose_answer, unavailable)
+        way.on("/complete", lose_answer, unavailable)
+        async with Worker(tmp_path, way.url) as worker:
+            run = await client.start(workflows.checkout, Order(number=1, lines=["oar", "rope"]))
+            assert await run.result(timeout=30) == Receipt(number=1, shipped=["oar shipped", "rope shipped"])
+
+            async def completed() -> bool:
+                stats = await client.queue(ACTIVITIES).stats()
+                return (stats.count, stats.locked) == (0, 0)
+
+            await until(completed, what="both are off their queue")
+            assert await worker.stop() == 0
+    finally:
+        await way.close()
+    assert (await client.queue(ACTIVITIES).stats()).counters["popped"] == 2
+    assert [event.type async for event in run.history()].count("ActivityCompleted") == 2
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["beside the server", "elsewhere"])
+async def test_what_strangers_push_becomes_a_dead_letter_and_stops_nobody(
+    serve: Callable[..., Server], tmp_path: Path, own: bool
+) -> None:
+    async with serve(*([] if own else ["--no-worker"])) as server, Client(server.url) as client:
+        queue = client.queue(ACTIVITIES)
+        await queue.push_many(STRANGE)
+        async with contextlib.nullcontext() if own else Worker(tmp_path, server.url):
+            run = await client.start(workflows.checkout, Order(number=1, lines=["oar"]))
+            assert await run.result(timeout=30) == Receipt(number=1, shipped=["oar shipped"])
+
+            async def buried() -> bool:
+                return (await queue.stats()).dead_letters == len(STRANGE)
+
+            await until(buried, what="they are dead letters")
+            letters = [letter async for letter in queue.dead_letters()]
+            assert [letter.item for letter in letters] == STRANGE
+            assert {letter.reason for letter in letters} == {"It is no activity."}
+
+
+async def test_a_wrong_token_is_one_sentence(serve: Callable[..., Server], holdfast: Command) -> None:
+    shutil.copy(Path(workflows.__file__), holdfast.folder)
+    async with serve("--token", "right") as server:
+        options = ("worker", "workflows", "--url", server.url, "--token", "wrong")
+        ended = await asyncio.to_thread(holdfast, *options)
+    assert ended.code == 1
+    assert ended.error == "holdfast: This needs a token: send it as 'Authorization: Bearer TOKEN'.\n"
+
+
+def test_what_there_is_nothing_to_work_on_in_is_one_sentence(holdfast: Command) -> None:
+    (holdfast.folder / "idle.py").write_text("from holdfast import App\napp = App()\n")
+    ended = holdfast("worker", "idle", "--url", f"http://127.0.0.1:{free_port()}")
+    assert ended.code == 1
+    assert ended.error == "holdfast: There are no activities in idle, so there is nothing to work on.\n"

@@ -1,0 +1,92 @@
+"""Orchestrations for the tests: run by the server, and started by their functions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from pydantic import BaseModel
+
+from holdfast import App, Context
+from holdfast.errors import NonRetryable
+
+app = App()
+
+
+class Order(BaseModel):
+    number: int
+    lines: list[str]
+
+
+class Receipt(BaseModel):
+    number: int
+    shipped: list[str]
+
+
+@app.activity
+async def ship(line: str) -> str:
+    return f"{line} shipped"
+
+
+@app.activity
+def refuse(reason: str) -> None:
+    raise NonRetryable(reason)
+
+
+@app.activity
+def block(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@app.activity
+async def linger() -> None:
+    await asyncio.sleep(3600)
+
+
+@app.orchestration
+async def checkout(ctx: Context, order: Order) -> Receipt:
+    return Receipt(number=order.number, shipped=await asyncio.gather(*(ctx.call(ship, line) for line in order.lines)))
+
+
+@app.orchestration
+async def failing(ctx: Context, reason: str) -> None:
+    await ctx.call(refuse, reason)
+
+
+@app.orchestration
+async def approval(ctx: Context) -> str:
+    ctx.set_status("waits")
+    answer: str = await ctx.event("approved", str)
+    return answer
+
+
+@app.orchestration(mailboxes=["numbers"])
+async def adding(ctx: Context, count: int) -> int:
+    return sum([await ctx.receive("numbers", int) for _ in range(count)])
+
+
+@app.orchestration
+async def counting(ctx: Context, left: int = 3) -> int:
+    if left:
+        ctx.continue_as_new(left - 1)
+    return ctx.execution_id
+
+
+@app.orchestration
+async def patience(ctx: Context) -> None:
+    await ctx.call(linger)
+
+
+@app.orchestration
+async def stubborn(ctx: Context) -> None:
+    await ctx.call(block, 3600.0)
+
+
+@app.orchestration(name="greeting", version="1")
+async def greeting_of_old(ctx: Context, name: str) -> str:
+    return f"hello {name}"
+
+
+@app.orchestration(version="2")
+async def greeting(ctx: Context, name: str) -> str:
+    return f"ahoy {name}"

@@ -1,0 +1,68 @@
+"""What the documents show can be done just so."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from client.server import Server, until
+from holdfast import Client
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(document: str, heading: str) -> list[str]:
+    """The Python of one section."""
+    section = (ROOT / document).read_text("utf-8").partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+def first_block(document: str) -> str:
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)[0]
+
+
+async def run(code: str, names: dict[str, Any]) -> dict[str, Any]:
+    """What it leaves behind."""
+    exec(f"async def main():\n{textwrap.indent(code, '    ')}\n    return locals()", names)
+    left: dict[str, Any] = await names["main"]()
+    return left
+
+
+async def test_an_orchestration_in_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, used = blocks("README.md", "## An orchestration in a minute")
+    (tmp_path / "shop.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    async with Server(tmp_path, "shop:app") as server:
+        left = await run(used.replace("http://127.0.0.1:8080", server.url), {})
+        assert left["shipped"] == ["oar is on its way"]
+    sys.modules.pop("shop", None)
+
+
+async def test_the_first_orchestration_of_the_guide(tmp_path: Path) -> None:
+    (tmp_path / "guide.py").write_text(first_block("docs/orchestrations.md"))
+    async with Server(tmp_path, "guide:app") as server, Client(server.url) as client:
+        started = await client.start("checkout", {"id": 1, "lines": ["oar", "rope"]})
+
+        async def waits() -> bool:
+            return any([event.type == "EventSubscribed" async for event in started.history()])
+
+        await until(waits, what="it waits for the event")
+        await started.raise_event("approved")
+        assert await started.result(timeout=30) == ["oar is on its way", "rope is on its way"]
+
+
+async def test_the_guides_test_passes() -> None:
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(first_block("docs/orchestrations.md"), names)
+    exec(blocks("docs/orchestrations.md", "## Testing")[0], names)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert [inspect.iscoroutinefunction(test) for test in tests] == [True]
+    for test in tests:
+        await test()
