@@ -152,6 +152,10 @@ class Instance:
         if self._execution is not None:
             self._execution.close()
 
+    def __del__(self) -> None:
+        # Coroutines that are left to the garbage collector would run their clean-up there, outside of their loop.
+        self.close()
+
     def deliver(self, messages: Iterable[Message], now: float) -> Delivery:
         """Timers that are due fire first, then the messages are taken in their order."""
         # A clock that was put back must not put back the history.

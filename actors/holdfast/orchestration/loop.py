@@ -34,9 +34,13 @@ MAX_CALLBACKS = 1_000_000
 FOREVER = 253_402_300_799.0
 
 #: How often a coroutine that is dropped may wait in its clean-up before it is left as it is.
-_CLOSING_ATTEMPTS = 100
+_DROPPING_ATTEMPTS = 100
 
 install()
+
+
+class Dropped(BaseException):
+    """The instance leaves memory. Its code goes on where it is loaded again; here it ends."""
 
 
 class ReplayLoop(NothingOutside):
@@ -62,9 +66,12 @@ class ReplayLoop(NothingOutside):
     def running(self) -> Iterator[None]:
         """Makes this the running loop of the thread for a while, whichever was so before."""
         outer = asyncio._get_running_loop()
-        # From Python 3.14 on the current task belongs to the thread, no longer to the loop. 3.11 has no such call.
-        swap = getattr(asyncio.tasks, "_swap_current_task", None) if outer is not None else None
-        outer_task = None if swap is None else swap(outer, None)
+        # From Python 3.14 on the current task belongs to the thread, no longer to the loop; 3.11 knows no swapping, and
+        # needs none.
+        swap = getattr(asyncio.tasks, "_swap_current_task", None)
+        outer_task = None if outer is None or swap is None else asyncio.current_task(outer)
+        if swap is not None and outer_task is not None:
+            swap(outer, None)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_dropped)
         asyncio._set_running_loop(self)
@@ -75,7 +82,7 @@ class ReplayLoop(NothingOutside):
             self._thread = thread
             asyncio._set_running_loop(outer)
             sys.set_asyncgen_hooks(*hooks)
-            if swap is not None:
+            if swap is not None and outer_task is not None:
                 swap(outer, outer_task)
 
     def run_ready(self) -> None:
@@ -118,7 +125,7 @@ class ReplayLoop(NothingOutside):
         self._due.clear()
         with self.running():
             for task in reversed(self.live_tasks()):
-                _close(task.get_coro())
+                _drop(task.get_coro())
         self._tasks.clear()
 
     def is_inside(self) -> bool:
@@ -194,7 +201,7 @@ class ReplayLoop(NothingOutside):
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
         if not self.is_inside():
             coro.close()
-            raise GeneratorExit
+            raise Dropped
         if options.get("name") is None:
             # asyncio numbers tasks over all loops of the process.
             self._task_names += 1
@@ -233,13 +240,13 @@ class ReplayLoop(NothingOutside):
             self.create_task(generator.aclose())
 
 
-def _close(coro: Any) -> None:
-    for _ in range(_CLOSING_ATTEMPTS):
+def _drop(coro: Any) -> None:
+    # Not close(): that throws GeneratorExit, and a coroutine inside a coroutine that waits in its clean-up, as a
+    # TaskGroup does for its tasks, is then left behind for the garbage collector to complain about.
+    for _ in range(_DROPPING_ATTEMPTS):
         try:
-            coro.close()
-        except RuntimeError:
-            # It waits in its clean-up, as TaskGroup does for its tasks: thrown out of there too.
-            continue
+            coro.throw(Dropped())
         except BaseException as error:
-            log.debug("Clean-up of an orchestration that is dropped: %r", error)
-        return
+            if not isinstance(error, Dropped):
+                log.debug("Clean-up of an orchestration that leaves memory: %r", error)
+            return
