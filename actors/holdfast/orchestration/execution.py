@@ -122,6 +122,7 @@ class Execution:
     def replay(self, events: Sequence[Event]) -> None:
         """Brings fresh code to where it was. Raises NonDeterminism when it does something else than it did."""
         try:
+            self.loop.silent = True
             self._transcript = Transcript(events)
             with self.commands.traced():
                 for group in self._transcript.occurrences(self.commands.timers.moment_of):
@@ -134,6 +135,7 @@ class Execution:
             self._abandoned = unanswered(events)
             raise
         finally:
+            self.loop.silent = False
             self._transcript = None
 
     def happen(self, now: float, kind: type[Event], **fields: Any) -> None:
@@ -216,8 +218,10 @@ class Execution:
         elif isinstance(event, history.CancelRequested):
             self.cancelling = True
             self._cancel_reason = event.reason
-            assert self._main is not None
-            self._main.cancel(event.reason)
+            # Once the code has ended, it is its clean-up that takes too long.
+            for task in self._leftovers or [self._main]:
+                if task is not None:
+                    task.cancel(event.reason)
         elif isinstance(event, history.TimerFired):
             self.loop.fire(answered)
         elif isinstance(event, history.EventRaised) and answered is None:

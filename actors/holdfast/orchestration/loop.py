@@ -51,7 +51,7 @@ class ReplayLoop(NothingOutside):
         self._max_callbacks = max_callbacks
         self._now = 0.0
         self._numbers = 0
-        self._task_names = 0
+        self._task_numbers = 0
         self._ready: deque[asyncio.Handle] = deque()
         #: Timers that are due already; as in asyncio they come after all that is ready in this round.
         self._due: list[asyncio.TimerHandle] = []
@@ -59,6 +59,8 @@ class ReplayLoop(NothingOutside):
         self._tasks: dict[int, NumberedTask[Any]] = {}
         self._thread: int | None = None
         self._closed = False
+        #: While the code does again what it did before.
+        self.silent = False
 
     # Running
 
@@ -125,7 +127,9 @@ class ReplayLoop(NothingOutside):
         self._due.clear()
         with self.running():
             for task in reversed(self.live_tasks()):
+                asyncio.tasks._enter_task(self, task)
                 _drop(task.get_coro())
+                asyncio.tasks._leave_task(self, task)
         self._tasks.clear()
 
     def is_inside(self) -> bool:
@@ -200,13 +204,13 @@ class ReplayLoop(NothingOutside):
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
         if not self.is_inside():
+            # In the clean-up of what is dropped: a task that never begins.
             coro.close()
-            raise Dropped
+        self._task_numbers += 1
         if options.get("name") is None:
-            # asyncio numbers tasks over all loops of the process.
-            self._task_names += 1
-            options["name"] = f"Task-{self._task_names}"
-        task: NumberedTask[Any] = NumberedTask(self.next_number(), coro, loop=self, **options)
+            # asyncio itself counts the tasks of all loops of the process.
+            options["name"] = f"Task-{self._task_numbers}"
+        task: NumberedTask[Any] = NumberedTask(self._task_numbers, coro, loop=self, **options)
         if not task.done():
             self._tasks[task.number] = task
             task.add_done_callback(self._task_done)
@@ -223,7 +227,7 @@ class ReplayLoop(NothingOutside):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         # Also called by what the garbage collector finds, at any moment, when the loop is long closed.
-        if not self._closed:
+        if not self._closed and not self.silent:
             log.error("In an orchestration: %s", context.get("message"), exc_info=context.get("exception"))
 
     # Inside
