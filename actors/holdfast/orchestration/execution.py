@@ -218,10 +218,9 @@ class Execution:
         elif isinstance(event, history.CancelRequested):
             self.cancelling = True
             self._cancel_reason = event.reason
-            # Once the code has ended, it is its clean-up that takes too long.
-            for task in self._leftovers or [self._main]:
-                if task is not None:
-                    task.cancel(event.reason)
+            # Once the code itself has ended, it is the clean-up of its tasks that takes too long.
+            for task in self._leftovers or filter(None, [self._main]):
+                task.cancel(event.reason)
         elif isinstance(event, history.TimerFired):
             self.loop.fire(answered)
         elif isinstance(event, history.EventRaised) and answered is None:

@@ -90,7 +90,7 @@ class End(BaseException):
 def _end(task: asyncio.Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coro: Any = task.get_coro()
-    with suppress(BaseException), catch_warnings(action="ignore"):
+    with catch_warnings(action="ignore"), suppress(BaseException):
         for _ in range(100):
             coro.throw(End())
 

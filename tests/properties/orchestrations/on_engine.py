@@ -1,4 +1,4 @@
-"""A program as an orchestration, with the world around it: what is due comes, twice, late, in company, after a restart."""
+"""A program as an orchestration, and the world around it: what is due comes, late, twice, or after a restart."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Several:
-    """How its parts run is its kind: sequence, gather, settle, group, race, completed, limited, queue."""
+    """How its parts run is its kind: one of :data:`SEVERAL`."""
 
     label: str
     kind: str
@@ -55,7 +55,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """What is done about its part is its kind: timeout, wait_for, caught, finally, shield, background, cancelled, refusing."""
+    """What is done about its part is its kind: one of :data:`WRAPPED`."""
 
     label: str
     kind: str
