@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextvars import Context as Variables
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,7 @@ class Execution:
         self.started = started
         self.commands = Commands()
         # What typeshed has as abstract is refused there, in one go.
-        self.loop = ReplayLoop(self.commands.keep_timer, max_callbacks)  # type: ignore[abstract]
-        self.random = Random(f"{started.seed}:{started.execution_id}")
-        self.jitter = Random(f"{started.seed}:{started.execution_id}:jitter")
+        self.loop = ReplayLoop(instance_id, self.commands.keep_timer, max_callbacks)  # type: ignore[abstract]
         self.mailboxes = Mailboxes(definition.mailboxes)
         self.custom_status: str | None = None
         self.suspended = False
@@ -84,6 +83,16 @@ class Execution:
         self._main: asyncio.Task[Any] | None = None
         self._leftovers: list[NumberedTask[Any]] | None = None
         self._abandoned: list[Event] | None = None
+
+    @cached_property
+    def random(self) -> Random:
+        """What the code draws from."""
+        return Random(f"{self.started.seed}:{self.execution_id}")
+
+    @cached_property
+    def jitter(self) -> Random:
+        """What delays between attempts are drawn from: more of them must not change what the code draws."""
+        return Random(f"{self.started.seed}:{self.execution_id}:jitter")
 
     @property
     def execution_id(self) -> int:

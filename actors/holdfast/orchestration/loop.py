@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import contextmanager
 from math import isnan
 from typing import TYPE_CHECKING, Any, TypeVarTuple
+from zlib import crc32
 
 from holdfast.errors import NeverYields, NotInOrchestrations
 from holdfast.orchestration.outside import NothingOutside
@@ -46,7 +47,12 @@ class Dropped(BaseException):
 class ReplayLoop(NothingOutside):
     """An event loop without an outside."""
 
-    def __init__(self, keep_timer: Callable[[asyncio.TimerHandle], None], max_callbacks: int = MAX_CALLBACKS) -> None:
+    def __init__(
+        self, name: str, keep_timer: Callable[[asyncio.TimerHandle], None], max_callbacks: int = MAX_CALLBACKS
+    ) -> None:
+        # The numbers are hashes, and asyncio keeps the tasks of all loops in one set: those of two loops must differ. The
+        # lower bits, by which small sets are ordered, are left to what is numbered.
+        self._first_number = crc32(name.encode()) << 24
         self._keep_timer = keep_timer
         self._max_callbacks = max_callbacks
         self._now = 0.0
@@ -160,7 +166,7 @@ class ReplayLoop(NothingOutside):
 
     def next_number(self) -> int:
         self._numbers += 1
-        return self._numbers
+        return self._first_number + self._numbers
 
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
@@ -210,7 +216,8 @@ class ReplayLoop(NothingOutside):
         if options.get("name") is None:
             # asyncio itself counts the tasks of all loops of the process.
             options["name"] = f"Task-{self._task_numbers}"
-        task: NumberedTask[Any] = NumberedTask(self._task_numbers, coro, loop=self, **options)
+        number = self._first_number + self._task_numbers
+        task: NumberedTask[Any] = NumberedTask(number, coro, loop=self, **options)
         if not task.done():
             self._tasks[task.number] = task
             task.add_done_callback(self._task_done)

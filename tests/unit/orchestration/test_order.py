@@ -8,15 +8,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast import App
 from holdfast.orchestration.history import load_event
 from holdfast.orchestration.instance import Instance
 from holdfast.orchestration.verification import verify_history
 from holdfast.runtime.simulated.loop import VirtualTimeLoop
+from unit.orchestration.driver import Driver
 from unit.orchestration.orders import app
+
+if TYPE_CHECKING:
+    from holdfast import Context
 
 TESTS = Path(__file__).parents[2]
 
@@ -63,3 +68,17 @@ def test_other_loops_are_left_as_they_are() -> None:
         return {str(future.result()) for future in done}, completed
 
     assert VirtualTimeLoop.run(main()) == ({"['a', 'b']", "c"}, {"d", "e"})
+
+
+def test_tasks_of_different_instances_are_told_apart_in_the_set_of_all_tasks() -> None:
+    """Otherwise the more instances were in memory, the longer it took to make a task."""
+    app = App()
+    hashes: set[int] = set()
+
+    @app.orchestration
+    async def orchestration(ctx: Context) -> None:
+        hashes.add(hash(asyncio.current_task()))
+
+    for number in range(500):
+        Driver(app, f"i-{number}").start("orchestration")
+    assert len(hashes) == 500
