@@ -50,8 +50,8 @@ class ReplayLoop(NothingOutside):
     def __init__(
         self, name: str, keep_timer: Callable[[asyncio.TimerHandle], None], max_callbacks: int = MAX_CALLBACKS
     ) -> None:
-        # The numbers are hashes, and asyncio keeps the tasks of all loops in one set: those of two loops must differ. The
-        # lower bits, by which small sets are ordered, are left to what is numbered.
+        # The numbers are hashes, and asyncio keeps the tasks of all loops in one set: those of two loops must differ.
+        # The lower bits, by which small sets are ordered, are left to what is numbered.
         self._first_number = crc32(name.encode()) << 24
         self._keep_timer = keep_timer
         self._max_callbacks = max_callbacks
