@@ -222,8 +222,7 @@ class Execution:
         if isinstance(event, history.OrchestrationStarted):
             self.mailboxes.fill(event.unread or ())
             # Nothing of the context of whoever runs it: it would not be there on a replay.
-            main = Variables().run(self._begin)
-            self._main = main
+            self._main = Variables().run(self.loop.create_task, self._run())
         elif isinstance(event, history.CancelRequested):
             self.cancelling = True
             self._cancel_reason = event.reason
@@ -237,9 +236,10 @@ class Execution:
         elif answered is not None and not answered.promise.done():
             answered.promise.set_result(event)
 
-    def _begin(self) -> asyncio.Task[Any]:
+    async def _run(self) -> Any:
+        # In here a wrong input, of a run that continues as new, is a failure like any other.
         arguments = self.definition.arguments(self.started.input)
-        return self.loop.create_task(self.definition.function(Context(self), *arguments))
+        return await self.definition.function(Context(self), *arguments)
 
     def _decide(self, command: Command) -> Event:
         if self._transcript is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast import App
 from holdfast import Context as PublicContext
@@ -486,3 +486,33 @@ def test_what_is_no_activity_cannot_be_called(app: App) -> None:
         driver = Driver(app)
         driver.start("wrong", sub)
         assert hint in driver.error.message
+
+
+def test_an_input_that_no_longer_fits_fails_the_next_execution(app: App) -> None:
+    class Positive(BaseModel):
+        number: int = Field(gt=0)
+
+    @app.orchestration
+    async def down(ctx: Context, given: Positive) -> None:
+        ctx.continue_as_new(Positive.model_construct(number=given.number - 1))
+
+    driver = Driver(app)
+    driver.start("down", {"number": 2})
+    assert driver.instance.execution_id == 3
+    assert driver.error.type == "ValidationError"
+
+
+def test_an_error_that_cannot_be_told_is_still_one(app: App) -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    @app.orchestration
+    async def failing(ctx: Context, half: bool) -> None:
+        raise ValueError("half a pair: \ud83d") if half else Unspeakable
+
+    for half, said in ((True, "half a pair: ?"), (False, "cannot be told")):
+        driver = Driver(app)
+        driver.start("failing", half)
+        driver.rebuild()
+        assert said in driver.error.message
