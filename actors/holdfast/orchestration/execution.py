@@ -27,7 +27,8 @@ from holdfast.orchestration.effects import (
 )
 from holdfast.orchestration.endings import ending_of
 from holdfast.orchestration.failures import Failure, Kind
-from holdfast.orchestration.loop import MAX_CALLBACKS, ReplayLoop
+from holdfast.orchestration.limits import DEFAULT_LIMITS, Limits
+from holdfast.orchestration.loop import ReplayLoop
 from holdfast.orchestration.mailboxes import Mailboxes
 from holdfast.orchestration.transcript import Transcript, departure, unanswered
 from holdfast.orchestration.whereabouts import line_of_error, line_of_waiting
@@ -55,7 +56,7 @@ class Execution:
         definition: Orchestration,
         instance_id: str,
         started: history.OrchestrationStarted,
-        max_callbacks: int = MAX_CALLBACKS,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.registry = registry
         self.definition = definition
@@ -63,7 +64,7 @@ class Execution:
         self.started = started
         self.commands = Commands()
         # What typeshed has as abstract is refused there, in one go.
-        self.loop = ReplayLoop(instance_id, self.commands.keep_timer, max_callbacks)  # type: ignore[abstract]
+        self.loop = ReplayLoop(instance_id, self.commands.keep_timer, limits)  # type: ignore[abstract]
         self.mailboxes = Mailboxes(definition.mailboxes)
         self.custom_status: str | None = None
         self.suspended = False

@@ -19,23 +19,26 @@ from zlib import crc32
 from holdfast.errors import NeverYields, NotInOrchestrations
 from holdfast.orchestration.outside import NothingOutside
 from holdfast.orchestration.tasks import NumberedFuture, NumberedTask, Promise, install
+from holdfast.orchestration.watchdog import Overrun, Watch, watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from contextvars import Context
 
+    from holdfast.orchestration.limits import Limits
+
 Arguments = TypeVarTuple("Arguments")
 
 log = logging.getLogger(__name__)
-
-#: Callbacks between two waits: far more than a fan-out of a hundred thousand needs.
-MAX_CALLBACKS = 1_000_000
 
 #: The last second of the year 9999, which is as far as a date goes. A timer beyond it never fires.
 FOREVER = 253_402_300_799.0
 
 #: How often a coroutine that is dropped may wait in its clean-up before it is left as it is.
 _DROPPING_ATTEMPTS = 100
+
+#: Tasks that could not be stopped are kept for good, where they do nothing.
+_UNSTOPPABLE: list[list[NumberedTask[Any]]] = []
 
 install()
 
@@ -47,14 +50,12 @@ class Dropped(BaseException):
 class ReplayLoop(NothingOutside):
     """An event loop without an outside."""
 
-    def __init__(
-        self, name: str, keep_timer: Callable[[asyncio.TimerHandle], None], max_callbacks: int = MAX_CALLBACKS
-    ) -> None:
+    def __init__(self, name: str, keep_timer: Callable[[asyncio.TimerHandle], None], limits: Limits) -> None:
         # The numbers are hashes, and asyncio keeps the tasks of all loops in one set: those of two loops must differ.
         # The lower bits, by which small sets are ordered, are left to what is numbered.
         self._first_number = crc32(name.encode()) << 24
         self._keep_timer = keep_timer
-        self._max_callbacks = max_callbacks
+        self._limits = limits
         self._now = 0.0
         self._numbers = 0
         self._task_numbers = 0
@@ -65,6 +66,7 @@ class ReplayLoop(NothingOutside):
         self._tasks: dict[int, NumberedTask[Any]] = {}
         self._thread: int | None = None
         self._closed = False
+        self._overrun = False
         #: While the code does again what it did before.
         self.silent = False
 
@@ -94,9 +96,25 @@ class ReplayLoop(NothingOutside):
                 swap(outer, outer_task)
 
     def run_ready(self) -> None:
-        """Until everything waits."""
+        """Until everything waits. Raises NeverYields when that takes too long."""
+        watch = watchdog.begin(self._limits.seconds)
+        try:
+            self._run_ready(watch)
+        except Overrun:
+            # It came when the code had just ended by itself.
+            pass
+        finally:
+            watchdog.end(watch)
+            self._overrun = watch.overrun
+        if watch.overrun:
+            raise NeverYields(
+                f"The orchestration ran for more than {self._limits.seconds:g} seconds without waiting for anything. "
+                "What takes long belongs into an activity."
+            )
+
+    def _run_ready(self, watch: Watch) -> None:
         ready, due = self._ready, self._due
-        left = self._max_callbacks
+        left = self._limits.callbacks
         while ready or due:
             if due:
                 ready.extend(handle for handle in due if not handle.cancelled())
@@ -104,13 +122,15 @@ class ReplayLoop(NothingOutside):
             left -= len(ready)
             if left < 0:
                 raise NeverYields(
-                    f"The orchestration took more than {self._max_callbacks:,} steps without waiting for anything "
+                    f"The orchestration took more than {self._limits.callbacks:,} steps without waiting for anything "
                     "that takes time: an activity, a timer or an event."
                 )
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle.cancelled():
                     handle._run()
+                if watch.overrun:
+                    return
 
     def fire(self, handle: asyncio.TimerHandle) -> None:
         """The moment of a timer that was kept has come."""
@@ -131,6 +151,10 @@ class ReplayLoop(NothingOutside):
         self._closed = True
         self._ready.clear()
         self._due.clear()
+        if self._overrun:
+            # Its clean-up may run on and on as well, also when the garbage collector comes for it.
+            _UNSTOPPABLE.append(self.live_tasks())
+            return
         with self.running():
             for task in reversed(self.live_tasks()):
                 asyncio.tasks._enter_task(self, task)

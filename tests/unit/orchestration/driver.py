@@ -11,6 +11,7 @@ from holdfast.orchestration.effects import RunActivity
 from holdfast.orchestration.failures import Failure
 from holdfast.orchestration.history import load_event
 from holdfast.orchestration.instance import Instance, Status, Verdict
+from holdfast.orchestration.limits import DEFAULT_LIMITS, Limits
 from holdfast.orchestration.messages import ActivityOutcome, RaiseEvent, Start, SubOrchestrationOutcome
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Driver:
     """With ``cold`` the code is dropped after every delivery, and rebuilt from a history that went through JSON."""
 
     def __init__(
-        self, app: App, instance_id: str = "test", *, cold: bool = False, max_callbacks: int | None = None
+        self, app: App, instance_id: str = "test", *, cold: bool = False, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self.app = app
         self.cold = cold
@@ -37,8 +38,8 @@ class Driver:
         #: Of all executions.
         self.events: list[Event] = []
         self.effects: list[Effect] = []
-        self._options = {} if max_callbacks is None else {"max_callbacks": max_callbacks}
-        self.instance = Instance(app.registry, instance_id, **self._options)
+        self._limits = limits
+        self.instance = Instance(app.registry, instance_id, self._limits)
 
     @property
     def history(self) -> list[Event]:
@@ -78,7 +79,7 @@ class Driver:
         self.app = app or self.app
         self.instance.close()
         kept = [load_event(from_json(to_json(event.dump()))) for event in self.history]
-        self.instance = Instance.restore(self.app.registry, self.instance.instance_id, kept, **self._options)
+        self.instance = Instance.restore(self.app.registry, self.instance.instance_id, kept, self._limits)
 
     def start(self, name: str, given: Any = None, version: str | None = None) -> Reply:
         [reply] = self.deliver(Start(name=name, input=_text(given), seed="seed", version=version))

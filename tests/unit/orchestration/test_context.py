@@ -408,20 +408,6 @@ def test_to_continue_as_new_for_ever_is_never_to_wait(app: App, cold: bool) -> N
     assert driver.error.kind == "never_yields"
 
 
-def test_what_never_waits_is_stopped(app: App, cold: bool) -> None:
-    @app.orchestration
-    async def spinning(ctx: Context) -> None:
-        await ctx.call("step")
-        while True:
-            await asyncio.sleep(0)
-
-    driver = Driver(app, cold=cold, max_callbacks=1000)
-    driver.start("spinning")
-    driver.complete(2)
-    assert driver.error.kind == "never_yields"
-    assert "1,000 steps" in driver.error.message
-
-
 def test_to_exit_is_to_fail(app: App) -> None:
     @app.orchestration
     async def leaving(ctx: Context) -> None:
