@@ -12,6 +12,7 @@ from holdfast.identity import MAX_ID_LENGTH, check_id
 from holdfast.orchestration import history
 from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, definition_of
 from holdfast.orchestration.endings import ContinueAsNew
+from holdfast.orchestration.loop import Dropped
 from holdfast.orchestration.payloads import ANYTHING, Codec, codec
 from holdfast.orchestration.retry import ONCE, Retry
 
@@ -203,8 +204,7 @@ class Context:
 
     def _require_inside(self) -> None:
         if not self._execution.loop.is_inside():
-            # The instance leaves memory, and this is its clean-up: the real one runs where it is loaded again.
-            raise GeneratorExit
+            raise Dropped
 
     def _activity(self, activity: Any) -> tuple[str, Activity | None]:
         if isinstance(activity, str):

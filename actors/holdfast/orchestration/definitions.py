@@ -25,19 +25,19 @@ class _Typed:
     _leading: int
 
     @cached_property
-    def takes_input(self) -> bool:
-        return len(_parameters(self.function)) > self._leading
+    def parameter(self) -> inspect.Parameter | None:
+        """The one that takes the input."""
+        return next(iter(_parameters(self.function)[self._leading :]), None)
 
     @cached_property
     def input(self) -> Codec:
         from holdfast.orchestration.payloads import codec
 
-        if not self.takes_input:
+        if self.parameter is None:
             return codec(None)
-        parameter = _parameters(self.function)[self._leading]
-        declared = self._hints.get(parameter.name, Any)
+        declared = self._hints.get(self.parameter.name, Any)
         # With a default the input may be left out, which is null on its way.
-        return codec(declared if parameter.default is inspect.Parameter.empty or declared is Any else declared | None)
+        return codec(declared | None if self._has_default and declared is not Any else declared)
 
     @cached_property
     def result(self) -> Codec:
@@ -48,11 +48,13 @@ class _Typed:
     def arguments(self, text: str) -> tuple[Any, ...]:
         """What the function is called with; raises pydantic's ValidationError."""
         value = self.input.load(text)
-        if not self.takes_input:
-            return ()
-        if value is None and _parameters(self.function)[self._leading].default is not inspect.Parameter.empty:
+        if self.parameter is None or (value is None and self._has_default):
             return ()
         return (value,)
+
+    @property
+    def _has_default(self) -> bool:
+        return self.parameter is not None and self.parameter.default is not inspect.Parameter.empty
 
     @cached_property
     def _hints(self) -> Mapping[str, Any]:

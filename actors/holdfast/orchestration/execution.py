@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextvars import Context as Variables
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ from holdfast.orchestration.effects import (
 )
 from holdfast.orchestration.endings import ending_of
 from holdfast.orchestration.failures import Failure, Kind
-from holdfast.orchestration.loop import MAX_CALLBACKS, ReplayLoop
+from holdfast.orchestration.limits import DEFAULT_LIMITS, Limits
+from holdfast.orchestration.loop import ReplayLoop
 from holdfast.orchestration.mailboxes import Mailboxes
 from holdfast.orchestration.transcript import Transcript, departure, unanswered
 from holdfast.orchestration.whereabouts import line_of_error, line_of_waiting
@@ -54,7 +56,7 @@ class Execution:
         definition: Orchestration,
         instance_id: str,
         started: history.OrchestrationStarted,
-        max_callbacks: int = MAX_CALLBACKS,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.registry = registry
         self.definition = definition
@@ -62,9 +64,7 @@ class Execution:
         self.started = started
         self.commands = Commands()
         # What typeshed has as abstract is refused there, in one go.
-        self.loop = ReplayLoop(self.commands.keep_timer, max_callbacks)  # type: ignore[abstract]
-        self.random = Random(f"{started.seed}:{started.execution_id}")
-        self.jitter = Random(f"{started.seed}:{started.execution_id}:jitter")
+        self.loop = ReplayLoop(instance_id, self.commands.keep_timer, limits)  # type: ignore[abstract]
         self.mailboxes = Mailboxes(definition.mailboxes)
         self.custom_status: str | None = None
         self.suspended = False
@@ -84,6 +84,16 @@ class Execution:
         self._main: asyncio.Task[Any] | None = None
         self._leftovers: list[NumberedTask[Any]] | None = None
         self._abandoned: list[Event] | None = None
+
+    @cached_property
+    def random(self) -> Random:
+        """What the code draws from."""
+        return Random(f"{self.started.seed}:{self.execution_id}")
+
+    @cached_property
+    def jitter(self) -> Random:
+        """What delays between attempts are drawn from: more of them must not change what the code draws."""
+        return Random(f"{self.started.seed}:{self.execution_id}:jitter")
 
     @property
     def execution_id(self) -> int:
@@ -122,6 +132,7 @@ class Execution:
     def replay(self, events: Sequence[Event]) -> None:
         """Brings fresh code to where it was. Raises NonDeterminism when it does something else than it did."""
         try:
+            self.loop.silent = True
             self._transcript = Transcript(events)
             with self.commands.traced():
                 for group in self._transcript.occurrences(self.commands.timers.moment_of):
@@ -134,6 +145,7 @@ class Execution:
             self._abandoned = unanswered(events)
             raise
         finally:
+            self.loop.silent = False
             self._transcript = None
 
     def happen(self, now: float, kind: type[Event], **fields: Any) -> None:
@@ -211,13 +223,13 @@ class Execution:
         if isinstance(event, history.OrchestrationStarted):
             self.mailboxes.fill(event.unread or ())
             # Nothing of the context of whoever runs it: it would not be there on a replay.
-            main = Variables().run(self._begin)
-            self._main = main
+            self._main = Variables().run(self.loop.create_task, self._run())
         elif isinstance(event, history.CancelRequested):
             self.cancelling = True
             self._cancel_reason = event.reason
-            assert self._main is not None
-            self._main.cancel(event.reason)
+            # Once the code itself has ended, it is the clean-up of its tasks that takes too long.
+            for task in self._leftovers or filter(None, [self._main]):
+                task.cancel(event.reason)
         elif isinstance(event, history.TimerFired):
             self.loop.fire(answered)
         elif isinstance(event, history.EventRaised) and answered is None:
@@ -225,9 +237,10 @@ class Execution:
         elif answered is not None and not answered.promise.done():
             answered.promise.set_result(event)
 
-    def _begin(self) -> asyncio.Task[Any]:
+    async def _run(self) -> Any:
+        # In here a wrong input, of a run that continues as new, is a failure like any other.
         arguments = self.definition.arguments(self.started.input)
-        return self.loop.create_task(self.definition.function(Context(self), *arguments))
+        return await self.definition.function(Context(self), *arguments)
 
     def _decide(self, command: Command) -> Event:
         if self._transcript is not None:

@@ -35,12 +35,17 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, kind: Kind = "error") -> Failure:
+        try:
+            message = str(error)
+        except Exception as unspeakable:
+            # It is the author's own method; the failure is told without it.
+            message = f"(its message cannot be told: {type(unspeakable).__name__})"
         return cls(
             type=type(error).__name__,
-            message=str(error)[:_MAX_MESSAGE],
+            message=_writable(message[:_MAX_MESSAGE]),
             kind=kind,
             types=type_names(type(error)),
-            stack="".join(traceback.format_exception(error))[-_MAX_STACK:],
+            stack=_writable("".join(traceback.format_exception(error))[-_MAX_STACK:]),
         )
 
     @classmethod
@@ -79,6 +84,11 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
+
+
+def _writable(text: str) -> str:
+    """Half a surrogate pair has no form in JSON."""
+    return text.encode(errors="replace").decode()
 
 
 def type_names(kind: type[BaseException]) -> tuple[str, ...]:

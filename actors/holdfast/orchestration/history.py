@@ -96,8 +96,8 @@ class SubOrchestrationScheduled(Event):
     instance_id: str
     input: Json
     version: str | None = None
-    #: Nobody waits for it.
-    detached: bool = False
+    #: True when nobody waits for it.
+    detached: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

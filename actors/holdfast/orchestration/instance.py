@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from holdfast.errors import HoldfastError, InvalidRequest, NeverYields, NonDeterminism, NotFound, OrchestrationEnded
 from holdfast.orchestration import history
 from holdfast.orchestration.execution import Execution
-from holdfast.orchestration.loop import MAX_CALLBACKS
+from holdfast.orchestration.limits import DEFAULT_LIMITS, Limits
 from holdfast.orchestration.messages import (
     ActivityOutcome,
     Cancel,
@@ -76,28 +76,28 @@ class Instance:
     built again from the history that was saved.
     """
 
-    def __init__(self, registry: Registry, instance_id: str, max_callbacks: int = MAX_CALLBACKS) -> None:
+    def __init__(self, registry: Registry, instance_id: str, limits: Limits = DEFAULT_LIMITS) -> None:
         self.instance_id = instance_id
         #: How its present execution began: name, version, input, parent.
         self.started: history.OrchestrationStarted | None = None
         #: How it ended: with output, error or reason.
         self.ending: Event | None = None
         self._registry = registry
-        self._max_callbacks = max_callbacks
+        self._limits = limits
         self._execution: Execution | None = None
         self._broken: NonDeterminism | NeverYields | None = None
         self._latest = 0.0
 
     @classmethod
     def restore(
-        cls, registry: Registry, instance_id: str, events: Sequence[Event], max_callbacks: int = MAX_CALLBACKS
+        cls, registry: Registry, instance_id: str, events: Sequence[Event], limits: Limits = DEFAULT_LIMITS
     ) -> Instance:
         """From the whole history of its present execution.
 
         Raises UnknownOrchestration when its code is not here. Code that no longer fits its history fails the instance
         at the next delivery.
         """
-        instance = cls(registry, instance_id, max_callbacks)
+        instance = cls(registry, instance_id, limits)
         started = events[0] if events else None
         if not isinstance(started, history.OrchestrationStarted):
             return instance
@@ -151,6 +151,10 @@ class Instance:
         """Takes it out of memory."""
         if self._execution is not None:
             self._execution.close()
+
+    def __del__(self) -> None:
+        # Coroutines that are left to the garbage collector would run their clean-up there, outside of their loop.
+        self.close()
 
     def deliver(self, messages: Iterable[Message], now: float) -> Delivery:
         """Timers that are due fire first, then the messages are taken in their order."""
@@ -281,7 +285,7 @@ class Instance:
     def _new_execution(self, started: history.OrchestrationStarted) -> Execution:
         definition = self._registry.orchestration(started.name, started.version)
         self.started = started
-        self._execution = Execution(self._registry, definition, self.instance_id, started, self._max_callbacks)
+        self._execution = Execution(self._registry, definition, self.instance_id, started, self._limits)
         return self._execution
 
 

@@ -14,40 +14,51 @@ from collections import deque
 from contextlib import contextmanager
 from math import isnan
 from typing import TYPE_CHECKING, Any, TypeVarTuple
+from zlib import crc32
 
 from holdfast.errors import NeverYields, NotInOrchestrations
 from holdfast.orchestration.outside import NothingOutside
 from holdfast.orchestration.tasks import NumberedFuture, NumberedTask, Promise, install
+from holdfast.orchestration.watchdog import Overrun, Watch, watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from contextvars import Context
 
+    from holdfast.orchestration.limits import Limits
+
 Arguments = TypeVarTuple("Arguments")
 
 log = logging.getLogger(__name__)
-
-#: Callbacks between two waits: far more than a fan-out of a hundred thousand needs.
-MAX_CALLBACKS = 1_000_000
 
 #: The last second of the year 9999, which is as far as a date goes. A timer beyond it never fires.
 FOREVER = 253_402_300_799.0
 
 #: How often a coroutine that is dropped may wait in its clean-up before it is left as it is.
-_CLOSING_ATTEMPTS = 100
+_DROPPING_ATTEMPTS = 100
+
+#: Tasks that could not be stopped are kept for good, where they do nothing.
+_UNSTOPPABLE: list[list[NumberedTask[Any]]] = []
 
 install()
+
+
+class Dropped(BaseException):
+    """The instance leaves memory. Its code goes on where it is loaded again; here it ends."""
 
 
 class ReplayLoop(NothingOutside):
     """An event loop without an outside."""
 
-    def __init__(self, keep_timer: Callable[[asyncio.TimerHandle], None], max_callbacks: int = MAX_CALLBACKS) -> None:
+    def __init__(self, name: str, keep_timer: Callable[[asyncio.TimerHandle], None], limits: Limits) -> None:
+        # The numbers are hashes, and asyncio keeps the tasks of all loops in one set: those of two loops must differ.
+        # The lower bits, by which small sets are ordered, are left to what is numbered.
+        self._first_number = crc32(name.encode()) << 24
         self._keep_timer = keep_timer
-        self._max_callbacks = max_callbacks
+        self._limits = limits
         self._now = 0.0
         self._numbers = 0
-        self._task_names = 0
+        self._task_numbers = 0
         self._ready: deque[asyncio.Handle] = deque()
         #: Timers that are due already; as in asyncio they come after all that is ready in this round.
         self._due: list[asyncio.TimerHandle] = []
@@ -55,6 +66,9 @@ class ReplayLoop(NothingOutside):
         self._tasks: dict[int, NumberedTask[Any]] = {}
         self._thread: int | None = None
         self._closed = False
+        self._overrun = False
+        #: While the code does again what it did before.
+        self.silent = False
 
     # Running
 
@@ -62,9 +76,12 @@ class ReplayLoop(NothingOutside):
     def running(self) -> Iterator[None]:
         """Makes this the running loop of the thread for a while, whichever was so before."""
         outer = asyncio._get_running_loop()
-        # From Python 3.14 on the current task belongs to the thread, no longer to the loop. 3.11 has no such call.
-        swap = getattr(asyncio.tasks, "_swap_current_task", None) if outer is not None else None
-        outer_task = None if swap is None else swap(outer, None)
+        # From Python 3.14 on the current task belongs to the thread, no longer to the loop; 3.11 knows no swapping, and
+        # needs none.
+        swap = getattr(asyncio.tasks, "_swap_current_task", None)
+        outer_task = None if outer is None or swap is None else asyncio.current_task(outer)
+        if swap is not None and outer_task is not None:
+            swap(outer, None)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_dropped)
         asyncio._set_running_loop(self)
@@ -75,13 +92,29 @@ class ReplayLoop(NothingOutside):
             self._thread = thread
             asyncio._set_running_loop(outer)
             sys.set_asyncgen_hooks(*hooks)
-            if swap is not None:
+            if swap is not None and outer_task is not None:
                 swap(outer, outer_task)
 
     def run_ready(self) -> None:
-        """Until everything waits."""
+        """Until everything waits. Raises NeverYields when that takes too long."""
+        watch = watchdog.begin(self._limits.seconds)
+        try:
+            self._run_ready(watch)
+        except Overrun:
+            # It came when the code had just ended by itself.
+            pass
+        finally:
+            watchdog.end(watch)
+            self._overrun = watch.overrun
+        if watch.overrun:
+            raise NeverYields(
+                f"The orchestration ran for more than {self._limits.seconds:g} seconds without waiting for anything. "
+                "What takes long belongs into an activity."
+            )
+
+    def _run_ready(self, watch: Watch) -> None:
         ready, due = self._ready, self._due
-        left = self._max_callbacks
+        left = self._limits.callbacks
         while ready or due:
             if due:
                 ready.extend(handle for handle in due if not handle.cancelled())
@@ -89,13 +122,15 @@ class ReplayLoop(NothingOutside):
             left -= len(ready)
             if left < 0:
                 raise NeverYields(
-                    f"The orchestration took more than {self._max_callbacks:,} steps without waiting for anything "
+                    f"The orchestration took more than {self._limits.callbacks:,} steps without waiting for anything "
                     "that takes time: an activity, a timer or an event."
                 )
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle.cancelled():
                     handle._run()
+                if watch.overrun:
+                    return
 
     def fire(self, handle: asyncio.TimerHandle) -> None:
         """The moment of a timer that was kept has come."""
@@ -116,9 +151,15 @@ class ReplayLoop(NothingOutside):
         self._closed = True
         self._ready.clear()
         self._due.clear()
+        if self._overrun:
+            # Its clean-up may run on and on as well, also when the garbage collector comes for it.
+            _UNSTOPPABLE.append(self.live_tasks())
+            return
         with self.running():
             for task in reversed(self.live_tasks()):
-                _close(task.get_coro())
+                asyncio.tasks._enter_task(self, task)
+                _drop(task.get_coro())
+                asyncio.tasks._leave_task(self, task)
         self._tasks.clear()
 
     def is_inside(self) -> bool:
@@ -149,7 +190,7 @@ class ReplayLoop(NothingOutside):
 
     def next_number(self) -> int:
         self._numbers += 1
-        return self._numbers
+        return self._first_number + self._numbers
 
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
@@ -193,13 +234,14 @@ class ReplayLoop(NothingOutside):
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
         if not self.is_inside():
+            # In the clean-up of what is dropped: a task that never begins.
             coro.close()
-            raise GeneratorExit
+        self._task_numbers += 1
         if options.get("name") is None:
-            # asyncio numbers tasks over all loops of the process.
-            self._task_names += 1
-            options["name"] = f"Task-{self._task_names}"
-        task: NumberedTask[Any] = NumberedTask(self.next_number(), coro, loop=self, **options)
+            # asyncio itself counts the tasks of all loops of the process.
+            options["name"] = f"Task-{self._task_numbers}"
+        number = self._first_number + self._task_numbers
+        task: NumberedTask[Any] = NumberedTask(number, coro, loop=self, **options)
         if not task.done():
             self._tasks[task.number] = task
             task.add_done_callback(self._task_done)
@@ -216,7 +258,7 @@ class ReplayLoop(NothingOutside):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         # Also called by what the garbage collector finds, at any moment, when the loop is long closed.
-        if not self._closed:
+        if not self._closed and not self.silent:
             log.error("In an orchestration: %s", context.get("message"), exc_info=context.get("exception"))
 
     # Inside
@@ -233,13 +275,13 @@ class ReplayLoop(NothingOutside):
             self.create_task(generator.aclose())
 
 
-def _close(coro: Any) -> None:
-    for _ in range(_CLOSING_ATTEMPTS):
+def _drop(coro: Any) -> None:
+    # Not close(): that throws GeneratorExit, and a coroutine inside a coroutine that waits in its clean-up, as a
+    # TaskGroup does for its tasks, is then left behind for the garbage collector to complain about.
+    for _ in range(_DROPPING_ATTEMPTS):
         try:
-            coro.close()
-        except RuntimeError:
-            # It waits in its clean-up, as TaskGroup does for its tasks: thrown out of there too.
-            continue
+            coro.throw(Dropped())
         except BaseException as error:
-            log.debug("Clean-up of an orchestration that is dropped: %r", error)
-        return
+            if not isinstance(error, Dropped):
+                log.debug("Clean-up of an orchestration that leaves memory: %r", error)
+            return

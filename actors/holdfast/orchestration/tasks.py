@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.tasks
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -68,6 +69,17 @@ def install() -> None:
     asyncio.tasks.set = _distinct  # type: ignore[attr-defined]
     # gather() makes futures of this class of its own.
     asyncio.tasks._GatheringFuture.__hash__ = _number_of  # type: ignore[attr-defined]
+    # It picks from the set of the tasks of all loops, whose order comes from those of others.
+    asyncio.all_tasks = asyncio.tasks.all_tasks = _all_tasks
+
+
+_all_tasks_of_any_loop = asyncio.all_tasks
+
+
+@wraps(_all_tasks_of_any_loop)
+def _all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
+    live_tasks = getattr(asyncio.get_running_loop() if loop is None else loop, "live_tasks", None)
+    return _all_tasks_of_any_loop(loop) if live_tasks is None else set(live_tasks())
 
 
 def _distinct(items: Iterable[Any] | None = None) -> Any:

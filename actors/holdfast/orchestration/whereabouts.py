@@ -79,7 +79,7 @@ def _is_step_of(frame: FrameType) -> bool:
 
 
 def _is_authors(filename: str) -> bool:
-    return not filename.startswith((_OURS, _ASYNCIO, "<"))
+    return not filename.startswith((_OURS, _ASYNCIO, "<frozen"))
 
 
 def _told(filename: str, line: int, function: str) -> str:

@@ -1,0 +1,137 @@
+"""The model: a program on ordinary asyncio, whose waiting takes no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings
+
+from holdfast.orchestration.tasks import NumberedTask
+from holdfast.runtime.simulated.loop import Deadlock, VirtualTimeLoop
+from properties.orchestrations.meaning import Boom, Run
+from properties.orchestrations.programs import EVENTS, MAILBOX
+
+if TYPE_CHECKING:
+    from properties.orchestrations.programs import Call, Program
+
+#: What a program comes to that waits for what never happens.
+WAITS = "waits"
+CANCELLED = "cancelled"
+
+#: Rounds of the loop after which nothing is ready that takes no time.
+SETTLED = 100
+
+
+class OrderedLoop(VirtualTimeLoop):
+    """asyncio's own loop, but tasks are numbered: for sets of them, and for many more things, it promises no order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = 0
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def number_tasks(self) -> None:
+        self.set_task_factory(self._numbered)
+
+    def _numbered(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = NumberedTask(len(self.tasks) + 1, coro, loop=self, **options)
+        self.tasks.append(task)
+        return task
+
+
+class Model:
+    """Activities are sleeps, events are futures, the mailbox is a queue."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[str]]] = {name: deque() for name in EVENTS}
+        self._mail: asyncio.Queue[str] = asyncio.Queue()
+        self._raised = 0
+
+    async def call(self, call: Call) -> str:
+        for attempt in range(1, call.attempts + 1):
+            await asyncio.sleep(call.seconds)
+            if attempt > call.failures:
+                return call.label
+            if attempt < call.attempts:
+                await asyncio.sleep(retry_delay(attempt))
+        raise Boom(call.label)
+
+    async def event(self, name: str) -> str:
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting[name].append(future)
+        return await future
+
+    async def receive(self) -> str:
+        return await self._mail.get()
+
+    def raise_event(self, name: str) -> None:
+        self._raised += 1
+        if name == MAILBOX:
+            self._mail.put_nowait(str(self._raised))
+            return
+        waiting = self._waiting[name]
+        while waiting:
+            future = waiting.popleft()
+            if not future.done():
+                future.set_result(str(self._raised))
+                return
+
+
+class End(BaseException):
+    """The program is over, and what it left is not waited for."""
+
+
+def _end(task: asyncio.Task[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coro: Any = task.get_coro()
+    with catch_warnings(action="ignore"), suppress(BaseException):
+        for _ in range(100):
+            coro.throw(End())
+
+
+def retry_delay(attempt: int) -> float:
+    return 0.77 * 1.3 ** (attempt - 1)
+
+
+def outcome_on_asyncio(program: Program) -> Any:
+    """The outcome and the notes; :data:`WAITS` or :data:`CANCELLED` when that is how it ended."""
+
+    async def main() -> Any:
+        outcome: Any
+        model = Model()
+        loop.number_tasks()
+        task = asyncio.create_task(Run(model).whole(program.body))
+        for moment, name in program.raised:
+            loop.call_at(moment, model.raise_event, name)
+        if program.cancelled_at is not None:
+            loop.call_at(program.cancelled_at, task.cancel)
+        outcome = CANCELLED
+        with suppress(asyncio.CancelledError):
+            outcome = await task
+        # As asyncio.run does, but when all that can run at this moment has run.
+        for _ in range(SETTLED):
+            await asyncio.sleep(0)
+        leftovers = [leftover for leftover in loop.tasks if not leftover.done()]
+        for leftover in leftovers:
+            leftover.cancel()
+        if program.cancelled_at is not None and loop.time() < program.cancelled_at:
+            loop.call_at(program.cancelled_at, lambda: [leftover.cancel() for leftover in leftovers])
+        await asyncio.gather(*leftovers, return_exceptions=True)
+        return outcome
+
+    loop = OrderedLoop()
+    loop.set_exception_handler(lambda *_: None)
+    try:
+        return loop.run_until_complete(main())
+    except Deadlock:
+        return WAITS
+    finally:
+        for task in asyncio.all_tasks(loop):
+            _end(task)
+        loop.close()

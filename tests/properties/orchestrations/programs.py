@@ -1,0 +1,138 @@
+"""Random programs over asyncio and what orchestrations await, with the world around them: what is raised, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeAlias
+
+MAX_NODES = 30
+EVENTS = ("red", "green")
+MAILBOX = "mail"
+
+
+@dataclass(frozen=True)
+class Call:
+    """An activity, or a sub-orchestration, that takes so many seconds, and fails so often before it succeeds."""
+
+    label: str
+    seconds: float
+    failures: int = 0
+    attempts: int = 1
+    sub: bool = False
+
+
+@dataclass(frozen=True)
+class Sleep:
+    label: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Event:
+    label: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Receive:
+    label: str
+
+
+@dataclass(frozen=True)
+class Fail:
+    label: str
+
+
+@dataclass(frozen=True)
+class Several:
+    """How its parts run is its kind: one of :data:`SEVERAL`."""
+
+    label: str
+    kind: str
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """What is done about its part is its kind: one of :data:`WRAPPED`."""
+
+    label: str
+    kind: str
+    part: Node
+    seconds: float
+    other: Node | None = None
+
+
+Node: TypeAlias = Call | Sleep | Event | Receive | Fail | Several | Wrapped
+
+
+@dataclass(frozen=True)
+class Program:
+    seed: int
+    body: Node
+    #: When something is raised, and under which name.
+    raised: tuple[tuple[float, str], ...]
+    cancelled_at: float | None
+    suspended: tuple[float, float] | None = field(default=None)
+
+
+SEVERAL = ("sequence", "sequence", "gather", "settle", "group", "race", "completed", "limited", "queue")
+WRAPPED = ("timeout", "timeout", "wait_for", "caught", "finally", "shield", "background", "cancelled", "refusing")
+
+
+class Author:
+    """Writes one program."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._random = Random(seed)
+        self._left = self._random.randint(3, MAX_NODES)
+        self._labels = 0
+
+    def write(self) -> Program:
+        body = self._node(0)
+        raised = sorted(
+            (self._seconds(30), self._random.choice((*EVENTS, MAILBOX))) for _ in range(self._random.randint(0, 12))
+        )
+        cancelled_at = self._seconds(30) if self._random.random() < 0.25 else None
+        suspended = None
+        if self._random.random() < 0.2:
+            begin = self._seconds(20)
+            suspended = (begin, begin + self._seconds(20))
+        return Program(self._seed, body, tuple(raised), cancelled_at, suspended)
+
+    def _node(self, depth: int) -> Node:
+        self._left -= 1
+        label = self._label()
+        chance = self._random.random()
+        if depth >= 5 or self._left <= 0 or chance < 0.25:
+            return self._leaf(label)
+        if chance < 0.65:
+            kind = self._random.choice(SEVERAL)
+            return Several(label, kind, tuple(self._node(depth + 1) for _ in range(self._random.randint(1, 4))))
+        kind = self._random.choice(WRAPPED)
+        other = self._node(depth + 1) if kind in ("caught", "finally") else None
+        return Wrapped(label, kind, self._node(depth + 1), self._seconds(6), other)
+
+    def _leaf(self, label: str) -> Node:
+        kind = self._random.choice(("call", "call", "call", "sleep", "event", "receive", "fail", "sub"))
+        if kind == "sleep":
+            return Sleep(label, self._random.choice((0.0, self._seconds(5), self._seconds(5))))
+        if kind == "event":
+            return Event(label, self._random.choice(EVENTS))
+        if kind == "receive":
+            return Receive(label)
+        if kind == "fail":
+            return Fail(label)
+        failures = self._random.choice((0, 0, 0, 1, 2))
+        attempts = self._random.choice((1, 2, 3)) if kind == "call" else 1
+        return Call(label, self._seconds(4), failures, attempts, kind == "sub")
+
+    def _label(self) -> str:
+        self._labels += 1
+        return f"n{self._labels}"
+
+    def _seconds(self, most: float) -> float:
+        # No two moments are the same: asyncio promises no order for those.
+        return self._random.uniform(0.001, most)

@@ -1,0 +1,72 @@
+"""Random programs come to the same as on ordinary asyncio, and make the same history however often they are rebuilt."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from properties.orchestrations.on_asyncio import CANCELLED, WAITS, outcome_on_asyncio
+from properties.orchestrations.on_engine import Way, World, well_formed
+from properties.orchestrations.programs import Author
+from properties.seeds import fresh_seeds, told
+
+PROGRAMS = 1000
+# Enough for every worker that runs tests.
+PARTS = 4
+
+#: Those of a row see the same at the same moments, and must make the same history.
+ROWS = (
+    (Way(), Way(restarts=1.0), Way(restarts=0.3, noise=0.5)),
+    (Way(lateness=1.0), Way(lateness=1.0, restarts=1.0), Way(lateness=1.0, restarts=0.3, noise=0.5)),
+)
+
+
+def compare(seed: int) -> str:
+    """One program in all ways. Answers what it came to."""
+    program = Author(seed).write()
+    expected = outcome_on_asyncio(program)
+    for row in ROWS:
+        kept, *others = [World(program, way).run() for way in row]
+        well_formed(kept.history)
+        for other in others:
+            assert other.history == kept.history
+            assert other.effects == kept.effects
+            assert other.outcome == kept.outcome
+        if row is ROWS[0]:
+            assert kept.outcome == expected
+    return "ended" if isinstance(expected, list) else str(expected)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_programs_do_the_same_in_all_ways(part: int) -> None:
+    seeds = fresh_seeds(1000 * PROGRAMS // PARTS)
+    outcomes: dict[str, int] = {}
+    for seed in seeds:
+        with told(seed, "test_orchestrations.py"):
+            outcome = compare(seed)
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+    if len(seeds) > 1:
+        # The programs are worth something: most come to an end, some are cancelled, some wait for ever.
+        assert outcomes["ended"] > len(seeds) / 4
+        assert min(outcomes[CANCELLED], outcomes[WAITS]) > 0
+
+
+def test_a_history_is_the_same_in_every_process() -> None:
+    [seed] = fresh_seeds(1)
+    code = (
+        "from properties.orchestrations.on_engine import *\n"
+        f"print([World(Author(seed).write(), Way()).run().history for seed in range({seed}, {seed} + 20)])"
+    )
+    outputs = []
+    for hashes in ("1", "2"):
+        path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+        environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": hashes}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
+        )
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]

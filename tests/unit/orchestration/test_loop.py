@@ -1,0 +1,247 @@
+"""The loop beside another one that runs, and leaving no noise behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import subprocess
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import App
+from holdfast.errors import NotInOrchestrations
+from holdfast.orchestration.instance import Status
+from unit.orchestration.driver import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast import Context
+
+
+def an_app(body: Callable[[Context], Any]) -> App:
+    app = App()
+
+    @app.activity
+    async def act(given: Any) -> Any: ...
+
+    @app.orchestration
+    async def orchestration(ctx: Context) -> Any:
+        return await body(ctx)
+
+    return app
+
+
+async def test_it_runs_inside_another_loop_and_leaves_that_as_it_was() -> None:
+    seen: list[Any] = []
+
+    async def body(ctx: Context) -> str:
+        seen.append(asyncio.get_running_loop())
+        seen.append(asyncio.current_task())
+        await asyncio.sleep(1)
+        return "done"
+
+    outer_loop, outer_task = asyncio.get_running_loop(), asyncio.current_task()
+    hooks = sys.get_asyncgen_hooks()
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    assert asyncio.get_running_loop() is outer_loop
+    assert asyncio.current_task() is outer_task
+    assert sys.get_asyncgen_hooks() == hooks
+    await asyncio.sleep(0)
+    driver.wait()
+    assert driver.output == "done"
+    assert seen[0] is not outer_loop
+    assert seen[1] is not outer_task
+    assert outer_task in asyncio.all_tasks()
+
+
+async def test_what_is_set_outside_is_not_seen_inside() -> None:
+    from contextvars import ContextVar
+
+    variable: ContextVar[str] = ContextVar("variable", default="untouched")
+    variable.set("of the caller")
+
+    async def body(ctx: Context) -> str:
+        return variable.get()
+
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    assert driver.output == "untouched"
+
+
+async def test_two_instances_take_turns() -> None:
+    async def body(ctx: Context) -> list[float]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ctx.call("act", number)) for number in range(2)]
+        return [task.result() for task in tasks]
+
+    app = an_app(body)
+    first, second = Driver(app, "first"), Driver(app, "second")
+    for driver in (first, second):
+        driver.start("orchestration")
+    for seq in (2, 3):
+        for driver in (second, first):
+            driver.complete(seq, f"{driver.instance.instance_id} {seq}")
+    assert (first.output, second.output) == (["first 2", "first 3"], ["second 2", "second 3"])
+
+
+OUTSIDE: dict[str, Callable[[], Any]] = {
+    "a thread": lambda: asyncio.to_thread(print),
+    "an executor": lambda: asyncio.get_running_loop().run_in_executor(None, print),
+    "a connection": lambda: asyncio.open_connection("127.0.0.1", 1),
+    "a server": lambda: asyncio.start_server(print, "127.0.0.1", 0),
+    "a datagram": lambda: asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol),
+    "a name": lambda: asyncio.get_running_loop().getaddrinfo("localhost", 1),
+    "a process": lambda: asyncio.create_subprocess_exec("true"),
+    "a shell": lambda: asyncio.create_subprocess_shell("true"),
+    "a signal": lambda: asyncio.get_running_loop().add_signal_handler(10, print),
+    "a reader": lambda: asyncio.get_running_loop().add_reader(0, print),
+}
+
+
+@pytest.mark.parametrize("outside", OUTSIDE)
+def test_nothing_outside_can_be_reached(outside: str) -> None:
+    async def body(ctx: Context) -> None:
+        result = OUTSIDE[outside]()
+        if result is not None:
+            await result
+
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    assert driver.error.type == "NotInOrchestrations"
+    assert "in an activity" in driver.error.message
+
+
+def test_the_loop_cannot_be_changed() -> None:
+    async def body(ctx: Context) -> None:
+        asyncio.get_running_loop().stop()
+
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    assert "belongs to Holdfast" in driver.error.message
+
+
+def test_what_belongs_to_an_orchestration_cannot_be_used_from_outside() -> None:
+    kept: list[asyncio.Event] = []
+
+    async def body(ctx: Context) -> None:
+        kept.append(asyncio.Event())
+        await kept[0].wait()
+
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    with pytest.raises(NotInOrchestrations, match="raise_event"):
+        kept[0].set()
+
+
+def test_another_thread_cannot_reach_in() -> None:
+    refused: list[Exception] = []
+
+    async def body(ctx: Context) -> None:
+        loop = asyncio.get_running_loop()
+
+        def elsewhere() -> None:
+            try:
+                loop.call_soon_threadsafe(print)
+            except NotInOrchestrations as error:
+                refused.append(error)
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    assert len(refused) == 1
+
+
+def test_a_task_that_nobody_holds_is_not_lost() -> None:
+    async def body(ctx: Context) -> list[str]:
+        reached: list[str] = []
+
+        async def forgotten() -> None:
+            # Nobody but the garbage collector would ever know of this future and this task.
+            await asyncio.shield(asyncio.sleep(1))
+            reached.append("end")
+
+        asyncio.create_task(forgotten())
+        await asyncio.sleep(2)
+        return reached
+
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    gc.collect()
+    assert driver.run() == ["end"]
+
+
+class TestDropped:
+    """An instance that leaves memory takes its tasks with it, in silence."""
+
+    async def body(self, ctx: Context) -> None:
+        async def child(seconds: float) -> None:
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                await ctx.call("act", "clean-up of a child")
+
+        async def failing() -> None:
+            raise ValueError("that nobody asks for")
+
+        asyncio.create_task(failing())
+        try:
+            async with asyncio.timeout(100), asyncio.TaskGroup() as group:
+                group.create_task(child(50))
+                group.create_task(asyncio.wait_for(child(60), 70))
+                await asyncio.gather(ctx.event("never"), ctx.call("act", 1))
+        finally:
+            ctx.log("clean-up")
+            ctx.set_status("clean-up")
+            await asyncio.sleep(1)
+            await ctx.call("act", "clean-up")
+
+    def test_it_says_nothing(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        unraisable: list[Any] = []
+        monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+        warnings.simplefilter("always")
+        driver = Driver(an_app(self.body))
+        driver.start("orchestration")
+        # What a task raised is told when the task is gone, as asyncio does it.
+        caplog.clear()
+        events = len(driver.events)
+        with caplog.at_level(logging.INFO):
+            driver.instance.close()
+            driver.instance = None  # type: ignore[assignment]
+            gc.collect()
+        assert caplog.records == []
+        assert unraisable == []
+        assert [str(warning.message) for warning in recwarn] == []
+        assert len(driver.events) == events
+
+    def test_it_goes_on_where_it_was(self) -> None:
+        driver = Driver(an_app(self.body), cold=True)
+        driver.start("orchestration")
+        driver.raise_event("never", 1)
+        driver.complete(driver.history[-2].seq)
+        assert driver.status is Status.RUNNING
+
+    def test_a_process_that_ends_says_nothing_either(self) -> None:
+        code = (
+            "from unit.orchestration.test_loop import *\n"
+            "driver = Driver(an_app(TestDropped().body)); driver.start('orchestration'); print(driver.status)\n"
+        )
+        path = {"PYTHONPATH": ":".join(sys.path)}
+        done = subprocess.run(
+            [sys.executable, "-X", "dev", "-c", code], env=path, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout == "RUNNING\n"
+        assert "destroyed" not in done.stderr
+        assert "ignored" not in done.stderr
+        assert "never awaited" not in done.stderr

@@ -1,0 +1,22 @@
+"""What ctx gives has the types of what it was asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_an_orchestration_has_the_types_it_should_have() -> None:
+    usage = str(Path(__file__).with_name("typed_usage.py"))
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--warn-unused-ignores", "--disable-error-code=empty-body", usage],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
