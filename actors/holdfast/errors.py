@@ -110,6 +110,21 @@ class Conflict(HoldfastError):
     status = 409
 
 
+class LeaseLost(HoldfastError):
+    """The lease has passed to another, or there is none: what was done under it does not count."""
+
+    code = "LEASE_LOST"
+    status = 409
+
+
+class AlreadyInProgress(HoldfastError):
+    """Somebody else is running this."""
+
+    code = "IN_PROGRESS"
+    status = 409
+    retryable = True
+
+
 class LockExpired(HoldfastError):
     """The lock has expired."""
 

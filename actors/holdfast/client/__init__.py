@@ -9,6 +9,7 @@ from holdfast.client.answers import Completion, DeadLetter, LockInfo, Message, Q
 from holdfast.client.batch import Batch
 from holdfast.client.calls import list_queues
 from holdfast.client.connection import Connection
+from holdfast.client.idempotency import IdempotencyCalls, Outcome, run_once
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
 from holdfast.client.run_answers import HistoryEvent, OrchestrationStatus, OrchestrationSummary
@@ -33,6 +34,7 @@ __all__ = [
     "Message",
     "OrchestrationStatus",
     "OrchestrationSummary",
+    "Outcome",
     "Queue",
     "QueueStats",
     "QueueSummary",
@@ -56,6 +58,36 @@ class Client:
     def queue(self, name: str) -> Queue:
         """A queue by its name; nothing is asked of the server yet."""
         return Queue(self._connection, name)
+
+    async def idempotent(
+        self,
+        *,
+        key: str,
+        run: Callable[[], Coroutine[Any, Any, Output]],
+        tenant_id: str = "default",
+        lease_seconds: int = 30,
+        retention_seconds: int | None = None,
+        wait_seconds: float = 0,
+    ) -> Outcome[Output]:
+        """Runs it, unless it has run for this tenant and key: then gives the result it had, as JSON keeps it.
+
+        The lease is renewed while it runs. When somebody else runs it, waits up to ``wait_seconds`` for what comes of
+        that, and raises AlreadyInProgress then. An error of ``run`` is recorded and raised; the next attempt runs it
+        again. Without a key it is just run.
+
+        The effect and the record are two things: when this process dies between them, the effect has happened and the
+        next attempt runs it again. An effect that takes the same key itself is exactly once; others are nearly so.
+        """
+        if not key:
+            return Outcome(await run(), ran=True)
+        calls = IdempotencyCalls(self._connection, tenant_id, key)
+        return await run_once(
+            calls,
+            run,
+            lease_seconds=lease_seconds,
+            retention_seconds=retention_seconds,
+            wait_seconds=wait_seconds,
+        )
 
     async def queues(self, *, page_size: int = 50) -> AsyncIterator[QueueSummary]:
         """The queues there are, by name."""

@@ -116,7 +116,7 @@ def _parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
     return parameters
 
 
-def _sent_without(model: type[BaseModel], *others: str) -> dict[str, Any]:
+def sent_without(model: type[BaseModel], *others: str) -> dict[str, Any]:
     """The body of a request whose other fields come from elsewhere: its path, or the gateway itself."""
     schema = model.model_json_schema()
     schema["properties"] = {name: field for name, field in schema["properties"].items() if name not in others}
@@ -204,7 +204,7 @@ REQUEUE = document(
     _acknowledged("given back"),
     errors.LockNotFound,
     errors.Conflict,
-    body=_sent_without(requests.Requeue, "lock_id_prefix"),
+    body=sent_without(requests.Requeue, "lock_id_prefix"),
     sent={"error": "its consumer is gone"},
     required=False,
 )
@@ -214,7 +214,7 @@ EXTEND_IN_FLIGHT = document(
     {"success": True, "lock_expires_at": 1709139275.0},
     errors.LockNotFound,
     errors.Conflict,
-    body=_sent_without(requests.ExtendByPrefix, "lock_id_prefix"),
+    body=sent_without(requests.ExtendByPrefix, "lock_id_prefix"),
     sent={"additional_ttl_seconds": 30},
     required=False,
 )
@@ -222,7 +222,7 @@ REDRIVE = document(
     "Put dead letters back where they came from: those with these ids, or all; answers 'more' when it ran out of time",
     schemas.RedriveAnswer,
     {"success": True, "redriven": 3},
-    body=_sent_without(requests.Redrive, "cursor", "original_queue"),
+    body=sent_without(requests.Redrive, "cursor", "original_queue"),
     sent={"max": 100},
     required=False,
 )

@@ -24,6 +24,8 @@ _EXAMPLES = {
     "instance_id": "order-17",
     "name": "checkout",
     "event": "approved",
+    "tenant": "acme",
+    "key": "invoice-17",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.errors import InvalidRequest, by_code
 
 # What a refusal says beside its code and its words, that is for the caller.
-_DETAILS = ("lock_expires_at", "retry_after", "completed", "ignored", "not_leased")
+_DETAILS = ("lock_expires_at", "retry_after", "completed", "ignored", "not_leased", "lease_expires_at")
 
 
 def accepted(answer: dict[str, Any]) -> dict[str, Any]:

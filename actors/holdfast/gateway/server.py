@@ -21,10 +21,12 @@ from holdfast.gateway import answers, health, metrics, openapi, page
 from holdfast.gateway.access import OwnSiteOnly, TokenRequired
 from holdfast.gateway.actors import ActorApi
 from holdfast.gateway.endpoints import Endpoints, Front
+from holdfast.gateway.idempotency import Idempotency
 from holdfast.gateway.limits import BodyLimit
 from holdfast.gateway.metrics import RequestsCounted
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues import Queues
+from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.registry import Registry
@@ -47,7 +49,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: What every server hosts.
-OWN_ACTORS: tuple[type[Actor], ...] = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor)
+OWN_ACTORS: tuple[type[Actor], ...] = (
+    PushPopActor,
+    QueueIndexActor,
+    DoorbellActor,
+    InstanceIndexActor,
+    IdempotencyActor,
+)
 
 # The first segment of what daprd itself calls on the app.
 _SIDECAR_ROOTS = ("dapr", "actors")
@@ -81,7 +89,8 @@ def create_gateway(
     app.add_middleware(BodyLimit)
     queues = Queues(host.client)
     orchestrations = Orchestrations(host.client)
-    endpoints = Endpoints([*queues.endpoints(), *orchestrations.endpoints()])
+    idempotency = Idempotency(host.client)
+    endpoints = Endpoints([*queues.endpoints(), *orchestrations.endpoints(), *idempotency.endpoints()])
     openapi.install(app, endpoints)
     sidecar_roots = () if isinstance(host, InProcessHost) else _SIDECAR_ROOTS
     by_root: dict[str, ASGIApp] = dict.fromkeys(endpoints.roots, endpoints)

@@ -1,0 +1,141 @@
+"""A record as an actor: a thin shell that loads, asks the state machine, saves, and only then replies."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from dapr.actor import Remindable
+
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.idempotency import requests
+from holdfast.idempotency.interface import IdempotencyActorInterface
+from holdfast.idempotency.record import Record, Status, begin, commit, current, fail, renew
+from holdfast.pushpop.replies import iso, refused
+from holdfast.runtime.work import DurableActor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Answer = dict[str, Any]
+
+RECORD = "record"
+KEY = "key"
+
+
+class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
+    """One (tenant, key)."""
+
+    async def Begin(self, data: Answer) -> Answer:
+        async def work(now: float) -> Answer:
+            request = requests.Begin.parse(data)
+            owner = request.owner or secrets.token_urlsafe(12)
+            record = await self._change(lambda old: begin(old, now, owner, request.lease_seconds), request)
+            if record.status is Status.SUCCESS:
+                return {"outcome": "done", "result": _value(record.result)}
+            assert record.lease_expires_at is not None
+            return {
+                "outcome": "run",
+                "owner": owner,
+                "lease_expires_at": iso(record.lease_expires_at),
+                "attempt": record.attempts,
+            }
+
+        return await self._answer(work)
+
+    async def Commit(self, data: Answer) -> Answer:
+        async def work(now: float) -> Answer:
+            request = requests.Commit.parse(data)
+            text = request.text()
+            await self._change(lambda old: commit(old, now, request.owner, text, request.retention_seconds))
+            return {"success": True}
+
+        return await self._answer(work)
+
+    async def Fail(self, data: Answer) -> Answer:
+        async def work(now: float) -> Answer:
+            request = requests.Fail.parse(data)
+            await self._change(lambda old: fail(old, now, request.owner, request.shown()))
+            return {"success": True}
+
+        return await self._answer(work)
+
+    async def Renew(self, data: Answer) -> Answer:
+        async def work(now: float) -> Answer:
+            request = requests.Renew.parse(data)
+            record = await self._change(lambda old: renew(old, now, request.owner, request.lease_seconds))
+            assert record.lease_expires_at is not None
+            return {"success": True, "lease_expires_at": iso(record.lease_expires_at)}
+
+        return await self._answer(work)
+
+    async def Get(self) -> Answer:
+        async def work(now: float) -> Answer:
+            async with self.work.turn() as turn:
+                record = current(_loaded(await turn.load(RECORD)), now)
+            if record is None:
+                raise NotFound("Nothing is known of this key.")
+            return _shown(record)
+
+        return await self._answer(work)
+
+    async def on_wake(self) -> None:
+        async with self.work.turn() as turn:
+            record = _loaded(await turn.load(RECORD))
+            if record is None:
+                return
+            if current(record, self.now()) is None:
+                turn.delete(RECORD)
+                turn.delete(KEY)
+            else:
+                turn.wake_at(record.expires_at)
+
+    async def _answer(self, work: Callable[[float], Any]) -> Answer:
+        try:
+            answer: Answer = await work(self.now())
+        except HoldfastError as error:
+            if error.status >= 500:
+                raise
+            details = error.details
+            if "lease_expires_at" in details:
+                error.details = details | {"lease_expires_at": iso(details["lease_expires_at"])}
+            return refused(error)
+        return answer
+
+    async def _change(self, change: Callable[[Record | None], Record], named: requests.Begin | None = None) -> Record:
+        async with self.work.turn() as turn:
+            old = _loaded(await turn.load(RECORD))
+            turn.owes(None if old is None else old.expires_at)
+            record = change(old)
+            if record != old:
+                turn.put(RECORD, record.to_json())
+                if named is not None and old is None:
+                    # What its hash stands for, for those who look.
+                    turn.put(KEY, {"tenant": named.tenant, "key": named.key})
+                turn.wake_at(record.expires_at)
+        return record
+
+
+def _loaded(value: dict[str, Any] | None) -> Record | None:
+    return None if value is None else Record.from_json(value)
+
+
+def _shown(record: Record) -> Answer:
+    answer: Answer = {
+        "status": record.status.value,
+        "owner": record.owner,
+        "attempts": record.attempts,
+        "updated_at": iso(record.updated_at),
+    }
+    if record.status is Status.SUCCESS:
+        answer["result"] = _value(record.result)
+    if record.last_error is not None:
+        answer["last_error"] = record.last_error
+    if record.lease_expires_at is not None:
+        answer["lease_expires_at"] = iso(record.lease_expires_at)
+    return answer
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else orjson.Fragment(text.encode())

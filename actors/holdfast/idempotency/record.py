@@ -1,0 +1,102 @@
+"""One record as a state machine: a request and the present moment in, a new record out. No I/O, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from holdfast.errors import AlreadyInProgress, LeaseLost
+
+DEFAULT_LEASE, MAX_LEASE = 30, 3600
+DEFAULT_RETENTION, MAX_RETENTION = 24 * 60 * 60, 365 * 24 * 60 * 60
+
+
+class Status(StrEnum):
+    IN_PROGRESS = "IN_PROGRESS"
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of one (tenant, key)."""
+
+    status: Status
+    owner: str
+    #: How often somebody began.
+    attempts: int
+    updated_at: float
+    #: When it is forgotten.
+    expires_at: float
+    lease_expires_at: float | None = None
+    #: JSON text.
+    result: str | None = None
+    last_error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Record:
+        return cls(**value | {"status": Status(value["status"])})
+
+
+def current(record: Record | None, now: float) -> Record | None:
+    """The record, unless its time is over."""
+    return None if record is None or record.expires_at <= now else record
+
+
+def begin(record: Record | None, now: float, owner: str, lease_seconds: float) -> Record:
+    """Somebody wants to run it. Raises AlreadyInProgress when another does; a success stays what it is."""
+    record = current(record, now)
+    attempts = 0 if record is None else record.attempts
+    if record is not None and record.status is Status.SUCCESS:
+        return record
+    if record is not None and record.status is Status.IN_PROGRESS:
+        assert record.lease_expires_at is not None
+        if record.owner == owner:
+            attempts -= record.lease_expires_at > now  # it goes on with the same attempt
+        elif record.lease_expires_at > now:
+            raise AlreadyInProgress(lease_expires_at=record.lease_expires_at)
+    return Record(
+        Status.IN_PROGRESS,
+        owner,
+        attempts + 1,
+        now,
+        now + lease_seconds + DEFAULT_RETENTION,
+        now + lease_seconds,
+        last_error=None if record is None else record.last_error,
+    )
+
+
+def renew(record: Record | None, now: float, owner: str, lease_seconds: float) -> Record:
+    """Its owner is still at it."""
+    running = _owned(record, now, owner)
+    if running.status is not Status.IN_PROGRESS:
+        raise LeaseLost
+    until = now + lease_seconds
+    return replace(running, updated_at=now, lease_expires_at=until, expires_at=until + DEFAULT_RETENTION)
+
+
+def commit(record: Record | None, now: float, owner: str, result: str | None, retention: float) -> Record:
+    """It happened. Late is not too late, as long as nobody else has begun."""
+    running = _owned(record, now, owner)
+    if running.status is Status.SUCCESS:
+        return running  # told twice
+    return Record(Status.SUCCESS, owner, running.attempts, now, now + retention, result=result)
+
+
+def fail(record: Record | None, now: float, owner: str, error: str) -> Record:
+    """It did not happen; whoever begins next runs it."""
+    running = _owned(record, now, owner)
+    if running.status is Status.SUCCESS:
+        raise LeaseLost("It has succeeded already.")
+    return Record(Status.FAILURE, owner, running.attempts, now, now + DEFAULT_RETENTION, last_error=error)
+
+
+def _owned(record: Record | None, now: float, owner: str) -> Record:
+    record = current(record, now)
+    if record is None or record.owner != owner:
+        raise LeaseLost
+    return record

@@ -1,0 +1,55 @@
+"""What callers may ask of a record, checked where it comes in: by REST and by actor call alike."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from holdfast.errors import TooLarge
+from holdfast.idempotency.record import DEFAULT_LEASE, DEFAULT_RETENTION, MAX_LEASE, MAX_RETENTION
+from holdfast.pushpop.requests import Request
+from holdfast.runtime.serialization import check_lossless, dump
+
+MAX_RESULT_BYTES = 1024 * 1024
+MAX_KEY = 1024
+MAX_ERROR = 4096
+
+Owner = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$", examples=["worker-3"])]
+LeaseSeconds = Annotated[int, Field(ge=1, le=MAX_LEASE, description="How long others wait when its owner is gone.")]
+
+
+class Begin(Request):
+    #: From the gateway; it is shown with the record.
+    key: Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
+    tenant: Annotated[str, Field(min_length=1, max_length=255)]
+    owner: Annotated[Owner | None, Field(description="One is made up when left out.")] = None
+    lease_seconds: LeaseSeconds = DEFAULT_LEASE
+
+
+class Commit(Request):
+    owner: Owner
+    result: Annotated[Any, Field(description="Any JSON value.")] = None
+    retention_seconds: Annotated[int, Field(ge=1, le=MAX_RETENTION)] = DEFAULT_RETENTION
+
+    def text(self) -> str:
+        """The result as it is kept: daprd would read its numbers as 64-bit floats."""
+        check_lossless({"result": self.result})
+        data = dump(self.result)
+        if len(data) > MAX_RESULT_BYTES:
+            raise TooLarge(f"result: {MAX_RESULT_BYTES // 1024 // 1024} MiB at most; this has {len(data)} bytes.")
+        return data.decode()
+
+
+class Fail(Request):
+    owner: Owner
+    error: Annotated[str, Field(max_length=MAX_ERROR)] = ""
+
+    def shown(self) -> str:
+        # PostgreSQL's jsonb, where some keep their state, has no U+0000.
+        return self.error.replace("\0", "\ufffd")
+
+
+class Renew(Request):
+    owner: Owner
+    lease_seconds: LeaseSeconds = DEFAULT_LEASE
