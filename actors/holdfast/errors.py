@@ -302,6 +302,10 @@ class NotInOrchestrations(HoldfastError):
     code = "NOT_IN_ORCHESTRATIONS"
 
 
+class NotInAnActivity(HoldfastError):
+    """This is known only while an activity runs."""
+
+
 class StorageBroken(HoldfastError):
     """The data file cannot be used."""
 

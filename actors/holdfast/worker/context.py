@@ -7,14 +7,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import NotInAnActivity
 
 if TYPE_CHECKING:
     from holdfast.worker.bench import Job
-
-
-class NotInAnActivity(HoldfastError):
-    """This is known only while an activity runs."""
 
 
 @dataclass(frozen=True)
