@@ -135,6 +135,8 @@ class _Pair:
     def __init__(self, name: str) -> None:
         self.real = DrivenQueue(name)
         self.model = ModelQueue(*split_partition(name), remembered=holdings.EXPIRED_REMEMBERED)
+        #: What the real one held when it was last looked at.
+        self._seen = self._contents()
 
     def known(self, generator: random.Random) -> Known:
         """What callers may use: what there is, and a little of what there was."""
@@ -180,6 +182,7 @@ class _Pair:
         """What is to be sent next, once as the model has it and once as it is sent."""
         self._catch_up(now)
         message = self.real.call("Transferred")["next"]
+        self.compare_contents()
         assert (message is None) == (not self.model.outbox)
         if message is None:
             return [], {}
@@ -234,6 +237,7 @@ class _Pair:
 
     def compare_contents(self) -> None:
         contents, model = self._contents(), self.model
+        self._seen = contents
         partition = contents.partition
         contents.check()
         assert [(entry.id(partition), entry.deliveries, entry.error) for entry in contents.waiting] == [
@@ -262,7 +266,7 @@ class _Pair:
         """Tells the model how far the queue will come with what is due: a twin of it goes first."""
         self.real.now = now
         deadline = self.next_deadline()
-        contents = self._contents()
+        contents = self._seen
         if deadline is not None and deadline <= now:
             twin = self.real.twin()
             twin.turn()

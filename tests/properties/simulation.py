@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 QUEUES = {"orders": 8, "orders-deadletter": 1, "elsewhere": 1}
 
+MOST_PARTITIONS = 4
+
 #: How late reminders may be, and what one turn may take on top of that.
 LATEST = 5.0
 SLACK = LONGEST_WAIT + 2.0
@@ -131,10 +133,12 @@ class _Simulation:
         server.faults = self._scenario.faults
         async with asyncio.TaskGroup() as tasks:
             troubles = tasks.create_task(server.have_troubles(self._random))
+            growth = tasks.create_task(server.grow(self._random.uniform(0, 60)))
             async with asyncio.TaskGroup() as working:
                 for caller in callers:
                     working.create_task(caller.run(operations))
             troubles.cancel()
+            growth.cancel()
 
 
 class Host(SimulatedHost):
@@ -227,6 +231,14 @@ class Server:
                         continue
             await asyncio.sleep(generator.uniform(0, 3))
             await self._restart()
+
+    async def grow(self, after: float) -> None:
+        """One more partition, while the queue is in use."""
+        await asyncio.sleep(after)
+        partitions = self.ledger.journal.partitions("orders")
+        if self.up and partitions < MOST_PARTITIONS:
+            with suppress(Unavailable):
+                await self.call(ACTOR_TYPE, "orders", "SetConfig", {"partitions": partitions + 1})
 
     async def calm_down(self, *, restart: bool) -> None:
         """No more faults, but for reminders that are late; and when asked for, a process that remembers nothing."""
