@@ -60,7 +60,11 @@ class Partitions:
 
     async def call(self, queue: str, method: str, data: bytes = b"null", partition: int = 0) -> Answer:
         """Asks one partition."""
-        return await self._gatherer.call(partition_id(queue, partition), method, data)
+        spread = self.known(queue)
+        if spread is None or partition >= spread.count:
+            return await self._gatherer.call(partition_id(queue, partition), method, data)
+        with spread.asking(partition):
+            return await self._gatherer.call(partition_id(queue, partition), method, data)
 
     async def call_holder(self, queue: str, lock_id: Any, method: str, data: bytes) -> Answer:
         """Asks the partition that made this lock, of which the beginning is enough."""
