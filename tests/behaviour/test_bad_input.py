@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from behaviour.stacks import on_every_stack
+from behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
 
 if TYPE_CHECKING:
     from behaviour.rest import Answer, Server
@@ -233,6 +233,28 @@ async def test_fields_that_are_wrong(server: Server, call: str) -> None:
                 if call == "push" and name != "items":
                     many = {"items": [{"item": "good"}, body, {"item": "good"}]}
                     watch.refused(await queue.send("push", many), ("many", {name: value}))
+
+
+@on_stacks(EMBEDDED)
+async def test_a_push_that_is_wrong_leaves_nothing_in_a_queue_of_several_partitions(server: Server) -> None:
+    queue = server.queue()
+    (await queue.configure(partitions=3)).ok()
+    for name, values in BODIES["push"].items():
+        for value in values:
+            body = {"dedup_id": "d"} | VALID["push"] | {name: value}
+            if name == "items":
+                body = {name: value}
+            (await queue.send("push", body)).refused(400, "INVALID_REQUEST")
+            if name not in ("items", "elsewhere"):
+                many = {"items": [{"item": "good", "dedup_id": "m"}, body, {"item": "good"}]}
+                (await queue.send("push", many)).refused(400, "INVALID_REQUEST")
+    large = {"item": "x" * (MEBIBYTE + 1), "dedup_id": "l"}
+    (await queue.send("push", large)).refused(413, "TOO_LARGE")
+    (await queue.send("push", {"items": [{"item": 1, "dedup_id": "d"}, large]})).refused(413, "TOO_LARGE")
+    assert (await queue.stats())["count"] == 0
+    # And nothing of it is remembered.
+    for dedup_id in "dml":
+        assert (await queue.push("first", dedup_id=dedup_id)).ok()["count"] == 1
 
 
 @pytest.mark.parametrize("call", [call for call in BODIES if VALID[call]])

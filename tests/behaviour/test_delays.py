@@ -76,8 +76,8 @@ async def test_abandoned_items_can_come_back_later(server: Server) -> None:
     queue = server.queue()
     await queue.push_many("a", "b", "c", "d")
     taken = await queue.lock(count=2)
-    (await queue.abandon(taken["lock_id"], delay_seconds=1, error="busy")).ok()
-    back = time.time() + 1
+    (await queue.abandon(taken["lock_id"], delay_seconds=2, error="busy")).ok()
+    back = time.time() + 2
     stats = await queue.stats()
     assert (stats["count"], stats["delayed"], stats["locked"]) == (4, 2, 0)
     assert (await queue.pop()).ok()["items"] == ["c"]
@@ -128,9 +128,9 @@ async def test_a_purge_takes_what_is_delayed_too(server: Server) -> None:
 @on_every_stack
 async def test_items_that_expire_are_dropped_and_counted(server: Server) -> None:
     queue = server.queue()
-    (await queue.push_many("short", "short", ttl_seconds=1)).ok()
     (await queue.push("long", ttl_seconds=60)).ok()
     (await queue.push("ever")).ok()
+    (await queue.push_many("short", "short", ttl_seconds=1)).ok()
     pushed = time.time()
     assert (await queue.stats())["count"] == 4
     await past(pushed + 1 + TICK)
@@ -156,19 +156,19 @@ async def test_expired_items_are_dropped_though_nobody_asks(server: Server) -> N
 async def test_a_queue_can_have_a_time_to_live_for_all_its_items(server: Server) -> None:
     queue = await partitioned(server)
     (await queue.push_many("before", "before")).ok()
-    (await queue.configure(default_ttl_seconds=1)).ok()
+    (await queue.configure(default_ttl_seconds=2)).ok()
     (await queue.push_many("default", "default")).ok()
     (await queue.push("own", ttl_seconds=60)).ok()
-    (await queue.push("delayed", delay_seconds=1.2)).ok()
+    (await queue.push("delayed", delay_seconds=2.3)).ok()
     pushed = time.time()
-    await past(pushed + 1 + TICK)
+    await past(pushed + 2 + TICK)
     stats = await queue.stats()
     assert (stats["count"], stats["counters"]["ttl_expired"]) == (4, 2)
     # Its time runs from when it can be taken.
     assert "delayed" in await drained_when_due(queue, 4)
     (await queue.configure(default_ttl_seconds=None)).ok()
     (await queue.push("ever")).ok()
-    await past(time.time() + 1 + TICK)
+    await past(time.time() + 2 + TICK)
     assert await queue.drain() == ["ever"]
 
 
@@ -176,10 +176,10 @@ async def test_a_queue_can_have_a_time_to_live_for_all_its_items(server: Server)
 async def test_whoever_has_taken_an_item_may_finish_it_after_its_time(server: Server) -> None:
     queue = server.queue()
     (await queue.configure(max_locks=3)).ok()
-    (await queue.push_many("done", "abandoned", "late", ttl_seconds=1)).ok()
+    (await queue.push_many("done", "abandoned", "late", ttl_seconds=2)).ok()
     pushed = time.time()
-    done, abandoned, late = await queue.lock(), await queue.lock(), await queue.lock(ttl_seconds=2)
-    await past(pushed + 1 + TICK)
+    done, abandoned, late = await queue.lock(), await queue.lock(), await queue.lock(ttl_seconds=4)
+    await past(pushed + 2 + TICK)
     assert (await queue.stats())["locked"] == 3
     assert (await queue.acknowledge(done["lock_id"])).ok()["items_acknowledged"] == 1
     (await queue.abandon(abandoned["lock_id"])).ok()

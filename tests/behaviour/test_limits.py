@@ -91,6 +91,19 @@ async def test_the_capacity_is_that_of_all_partitions_together(server: Server) -
 
 
 @on_every_stack
+async def test_a_push_that_was_refused_is_no_first_one(server: Server) -> None:
+    queue = await partitioned(server, capacity=PARTITIONS)
+    await one_in_each(queue)
+    for name in "abcd":
+        (await queue.push(name, dedup_id=name)).refused_for_now(429, "CAPACITY")
+    assert len(await queue.drain()) == PARTITIONS
+    for count in (1, 0):
+        answers = [(await queue.push(name, dedup_id=name)).ok() for name in "abcd"]
+        assert {answer["count"] for answer in answers} == {count}
+    assert sorted(await queue.drain()) == ["a", "b", "c", "d"]
+
+
+@on_every_stack
 async def test_a_capacity_below_what_is_stored_is_refused_with_the_reason(server: Server) -> None:
     queue = await partitioned(server, max_locks=2)
     await one_in_each(queue, 2)

@@ -109,3 +109,20 @@ def test_memory_is_bounded_and_keeps_those_in_use() -> None:
     known.heard("one-more", 0, 2)
     assert known.get("first") is not None
     assert known.get("queue-0") is None
+
+
+def test_one_that_owes_an_answer_for_long_is_asked_last() -> None:
+    clock = Clock()
+    known = Loads(clock)
+    known.heard("q", 5, 2)
+    known.heard("q@1", 1, 2)
+    spread = known.get("q")
+    assert spread is not None
+    with spread.asking(1):
+        assert spread.to_push()[0] == 1
+        clock.now += 2 * loads.OVERDUE_SECONDS
+        with spread.asking(1):
+            assert spread.to_push()[0] == 0
+            assert {spread.to_pop()[0] for _ in range(4)} == {0}
+    assert spread.to_push()[0] == 1
+    assert {spread.to_pop()[0] for _ in range(4)} == {0, 1}

@@ -125,7 +125,7 @@ def sent_without(model: type[BaseModel], *others: str) -> dict[str, Any]:
     return {key: value for key, value in schema.items() if key != "required" or value}
 
 
-_LOCK_ID = {"lock_id": "kX3vQ1b2c4E5f6G7"}
+_LOCK_ID = {"lock_id": "kX3vQ1b2c4E"}
 
 _PUSH_ITEM = requests.PushItem.model_json_schema()
 _PUSH_MANY = {
@@ -247,7 +247,7 @@ SET_CONFIG = document(
 
 
 def pop(query: type[BaseModel]) -> dict[str, Any]:
-    locked = _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E5f6G7", "lock_expires_at": 1709139275.0}
+    locked = _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E", "lock_expires_at": 1709139275.0}
     summary = "Take the first items: lowest priority number first, first in first out"
     described = document(summary, schemas.PopAnswer, locked, errors.QueueLocked, query=query)
     # What can be done with the lock that it gives.

@@ -6,10 +6,10 @@ All of it may be old: other processes push and pop too. It decides where to go f
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from holdfast.identity import split_partition
 
@@ -24,6 +24,8 @@ FRESH_SECONDS = 1.0
 _REFRESHED_A_SECOND = 16
 # A partition that could not be reached gets no pushes for a while, however little it holds.
 AVOIDED_SECONDS = 5.0
+# One that owes an answer for longer than this is asked last, in case it hangs.
+OVERDUE_SECONDS = 2.0
 
 _NEVER = float("-inf")
 
@@ -35,6 +37,12 @@ class _Partition:
     #: Pushed, and not answered yet.
     underway: int = 0
     avoided_until: float = _NEVER
+    #: When each of the calls was made that are not answered yet.
+    asked_at: deque[float] = field(default_factory=deque)
+
+    def in_trouble(self, now: float) -> bool:
+        overdue = bool(self.asked_at) and self.asked_at[0] < now - OVERDUE_SECONDS
+        return overdue or self.avoided_until >= now
 
 
 class Spread:
@@ -80,25 +88,41 @@ class Spread:
         return sorted(
             self._from(self._push_turn),
             key=lambda number: (
-                self._partitions[number].avoided_until >= now,
+                self._partitions[number].in_trouble(now),
                 self._partitions[number].load + self._partitions[number].underway,
             ),
         )
 
     def to_pop(self) -> list[int]:
-        """All of them: in turn, and those that held nothing a moment ago last."""
-        since = self._clock() - FRESH_SECONDS
+        """All of them: in turn, those that held nothing a moment ago later, and those in trouble last.
+
+        A pop cannot be given up once it is asked for: what it took would be lost.
+        """
+        now = self._clock()
         self._pop_turn = (self._pop_turn + 1) % self.count
-        return sorted(
-            self._from(self._pop_turn),
-            key=lambda number: self._partitions[number].load == 0 and self._partitions[number].heard_at >= since,
-        )
+
+        def later(number: int) -> tuple[bool, bool]:
+            partition = self._partitions[number]
+            return partition.in_trouble(now), partition.load == 0 and partition.heard_at >= now - FRESH_SECONDS
+
+        return sorted(self._from(self._pop_turn), key=later)
 
     def elsewhere(self, number: int) -> int:
         """How much all the others hold."""
         return sum(
             partition.load + partition.underway for other, partition in enumerate(self._partitions) if other != number
         )
+
+    @contextmanager
+    def asking(self, number: int) -> Iterator[None]:
+        """Notes since when a partition owes an answer."""
+        partition = self._partitions[number]
+        asked_at = self._clock()
+        partition.asked_at.append(asked_at)
+        try:
+            yield
+        finally:
+            partition.asked_at.remove(asked_at)
 
     @contextmanager
     def pushing(self, number: int, items: int) -> Iterator[None]:
@@ -135,9 +159,8 @@ class Loads:
             self._queues.move_to_end(queue)
         return spread
 
-    def heard(self, actor_id: str, reply: dict[str, Any]) -> None:
+    def heard(self, actor_id: str, load: int, partitions: int) -> None:
         """A reply of one partition, which may not know yet of how many it is one."""
-        load, partitions = reply["load"], reply["partitions"]
         if partitions == 1 and "@" not in actor_id:
             return
         queue, number = split_partition(actor_id)

@@ -42,7 +42,7 @@ class Partitions:
 
     def __init__(self, client: HostClient) -> None:
         self._loads = Loads()
-        self._gatherer = Gatherer(client, ACTOR_TYPE, self._loads.heard)
+        self._gatherer = Gatherer(client, ACTOR_TYPE, self._heard)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
@@ -60,7 +60,11 @@ class Partitions:
 
     async def call(self, queue: str, method: str, data: bytes = b"null", partition: int = 0) -> Answer:
         """Asks one partition."""
-        return await self._gatherer.call(partition_id(queue, partition), method, data)
+        spread = self.known(queue)
+        if spread is None or partition >= spread.count:
+            return await self._gatherer.call(partition_id(queue, partition), method, data)
+        with spread.asking(partition):
+            return await self._gatherer.call(partition_id(queue, partition), method, data)
 
     async def call_holder(self, queue: str, lock_id: Any, method: str, data: bytes) -> Answer:
         """Asks the partition that made this lock, of which the beginning is enough."""
@@ -131,6 +135,9 @@ class Partitions:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def _heard(self, actor_id: str, reply: Answer) -> None:
+        self._loads.heard(actor_id, reply["load"], reply["partitions"])
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 
-LOCK_ID_BYTES = 12
+LOCK_ID_BYTES = 8
 # What is in memory only for as long as it is wanted.
 _PASSING = ("segment-", "shelf-", "calendar-", "dedup-", "claims-")
 
