@@ -64,10 +64,10 @@ class Run:
 
         await eventually(seen)
 
-    async def history(self, limit: int = 1000) -> list[Any]:
+    async def history(self, limit: int = 1000, **query: Any) -> list[Any]:
         """All of it, page by page, and well formed."""
         events: list[Any] = []
-        query: dict[str, Any] = {"limit": limit}
+        query["limit"] = limit
         while True:
             page = (await self.get("/history", **query)).ok()
             assert len(page["events"]) <= limit

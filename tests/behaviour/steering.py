@@ -1,4 +1,4 @@
-"""Hooks for schemathesis: calls that would hardly meet are led to the same queues, and no call waits for long."""
+"""Hooks for schemathesis: calls that would hardly meet are led to the same queues and instances; none waits long."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ import schemathesis
 LONGEST_WAIT = 0.1
 #: Queues with something in them; with a lock; with several partitions, locks and dead letters.
 FULL, LOCKED, SPREAD = "full", "locked", "spread"
+#: Instances, by whether they have ended.
+RUNNING, ENDED = "running", "ended"
+
+_LED = {"queue": (FULL, LOCKED, SPREAD), "instance_id": (RUNNING, ENDED), "name": ("waiting", "echo")}
+_WAITS = ("wait_seconds", "timeout_seconds")
 
 _NAME = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]{0,254}")
 
@@ -18,14 +23,16 @@ _NAME = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]{0,254}")
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     query = case.query or {}
-    with contextlib.suppress(TypeError, ValueError):
-        if float(query.get("wait_seconds", 0)) > LONGEST_WAIT:
-            query["wait_seconds"] = str(LONGEST_WAIT)
+    for wait in _WAITS:
+        with contextlib.suppress(TypeError, ValueError):
+            if float(query.get(wait, 0)) > LONGEST_WAIT:
+                query[wait] = str(LONGEST_WAIT)
     path = case.path_parameters or {}
-    name = path.get("queue")
-    # Only names that are valid: the others are there to be refused.
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        path["queue"] = (name, FULL, LOCKED, SPREAD)[sum(name.encode()) % 4]
+    for parameter, known in _LED.items():
+        name = path.get(parameter)
+        # Only names that are valid: the others are there to be refused.
+        if isinstance(name, str) and _NAME.fullmatch(name):
+            path[parameter] = (name, *known)[sum(name.encode()) % (1 + len(known))]
     # An id that could be one, now and then: what is made up hardly ever is.
     item = path.get("id")
     if isinstance(item, str) and item and len(item) % 2:

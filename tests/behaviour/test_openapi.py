@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from behaviour import steering
 from behaviour.rest import Queue
+from behaviour.runs import start
 from behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ async def test_no_answer_is_a_fault_or_undocumented(server: Server) -> None:
         (await queue.push_many(*range(50), delay_seconds=100)).ok()
     for queue in (locked, spread):
         await queue.lock(count=100, ttl_seconds=300)
+    for instance_id, orchestration in ((steering.RUNNING, "waiting"), (steering.ENDED, "echo")):
+        assert (await start(server, orchestration, instance_id=instance_id)).status == 202
     hooks = {"PYTHONPATH": str(Path(steering.__file__).parents[1]), "SCHEMATHESIS_HOOKS": steering.__name__}
     program = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).with_name("schemathesis"), "run", f"{server.url}/openapi.json"),
         *("--seed", str(SEED), "--max-examples", str(EXAMPLES), "--no-color", "--warnings", "off"),
-        # A request that is valid in itself is refused for the state of a queue: it is locked, or has no such lock.
+        # A request that is valid in itself is refused for how things are: a queue is locked, an instance ended.
         *("--exclude-checks", "positive_data_acceptance"),
         cwd=server.stack.folder,
         env={**os.environ, **hooks},
@@ -58,22 +61,27 @@ async def test_every_call_is_described_with_an_example_of_each_answer(server: Se
         f"{verb.upper()} {path}": operation
         for path, operations in document["paths"].items()
         for verb, operation in operations.items()
-        if path.startswith("/queue")
+        if path.startswith(("/queue", "/orchestrations"))
     }
-    queue = "/queue/{queue}"
+    queue, one = "/queue/{queue}", "/orchestrations/{instance_id}"
     assert described.keys() >= {
         *(f"POST {queue}/{call}" for call in ("push", "pop", "acknowledge", "abandon", "extend-lock", "dead-letter")),
         *(f"POST {queue}/{call}" for call in ("complete", "redrive")),
         *(f"POST {queue}/in-flight/{{lock_id_prefix}}/{call}" for call in ("requeue", "extend")),
         *(f"GET {queue}{view}" for view in ("", "/peek", "/in-flight", "/dead-letters", "/config")),
         *(f"PUT {queue}/config", f"DELETE {queue}/items", f"DELETE {queue}/items/{{id}}", "GET /queues"),
+        *("POST /orchestrations/{name}/start", "GET /orchestrations", f"DELETE {one}"),
+        *(f"GET {one}{view}" for view in ("", "/history", "/wait")),
+        *(f"POST {one}/{call}" for call in ("events/{event}", "cancel", "suspend", "resume")),
     }
     for name, operation in described.items():
-        assert operation["responses"].keys() >= {"200", "400", "405", "413", "503"}, name
-        for status, answer in operation["responses"].items():
+        answers = operation["responses"]
+        assert answers.keys() >= {"400", "405", "413", "503"}, name
+        assert answers.keys() & {"200", "202"}, name
+        for status, answer in answers.items():
             examples = answer["content"]["application/json"]["examples"]
             assert examples, (name, status)
-            if status != "200":
+            if status not in ("200", "202"):
                 assert all(_is_flat(example["value"]) for example in examples.values())
         if "requestBody" in operation:
             assert "example" in operation["requestBody"]["content"]["application/json"]

@@ -185,6 +185,25 @@ async def test_continue_as_new(server: Server) -> None:
 
 
 @on_every_stack
+async def test_the_histories_of_the_last_ten_executions_are_kept(server: Server) -> None:
+    run = await Run(server).begin("countdown", 12)
+    assert await run.output() == {"execution_id": 13}
+    for execution_id in range(4, 13):
+        events = await run.history(limit=3, execution_id=execution_id)
+        assert [event["type"] for event in events] == [
+            "OrchestrationStarted",
+            "ActivityScheduled",
+            "ActivityCompleted",
+            "ContinuedAsNew",
+        ]
+        assert {event["execution_id"] for event in events} == {execution_id}
+        assert (events[0]["input"], events[3]["input"]) == (13 - execution_id, 12 - execution_id)
+    for execution_id in (1, 2, 14):
+        (await run.get("/history", execution_id=execution_id)).refused(404, "NOT_FOUND")
+    (await run.get("/history", execution_id=0)).refused(400, "INVALID_REQUEST")
+
+
+@on_every_stack
 async def test_a_child_gives_its_output(server: Server) -> None:
     run = await Run(server).begin("parent", "waiting")
     child = run.child

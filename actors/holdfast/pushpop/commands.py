@@ -133,7 +133,8 @@ def _abandon(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 def _give_back_marked(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.GiveBackMarked.parse(data)
-    return replies.answered("given back", (yield from queue.give_back_marked(moment.now, request.mark)))
+    yield from ()
+    return replies.answered("given back", queue.give_back_marked(moment.now, request.mark))
 
 
 def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
