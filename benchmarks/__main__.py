@@ -12,7 +12,7 @@ import click
 import uvloop
 from rich.console import Console
 
-from benchmarks import durable_turns, idle_memory, machine, noop_calls, queue_calls, queue_depth
+from benchmarks import durable_turns, idle_memory, machine, noop_calls, queue_calls, queue_delayed, queue_depth
 from benchmarks.bench import Bench, Lab
 from benchmarks.load import CallFailed
 from benchmarks.measure import FULL, QUICK
@@ -29,6 +29,7 @@ BENCHES: dict[str, Bench] = {
     "idle-memory": idle_memory,
     "queue-calls": queue_calls,
     "queue-depth": queue_depth,
+    "queue-delayed": queue_delayed,
 }
 
 # Of the machine's cores, and of the median: beyond these a run is not to be relied on.

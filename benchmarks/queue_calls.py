@@ -2,7 +2,8 @@
 
 20 callers on one queue, items of about 100 bytes. Ours go to the gateway, which calls the queue's actor through daprd.
 The peer is an actor in the first layout one would think of (see ``seed_layout``), called through the actor API of the
-same daprd, so it saves itself a hop. A cycle is a pop under a lock and its acknowledge; the queues are filled before.
+same daprd, so it saves itself a hop. A cycle is a pop under a lock and its acknowledge, on a queue of one partition and
+on one of four; the queues are filled before.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from benchmarks.stacks import dapr_postgresql
 
 if TYPE_CHECKING:
     from benchmarks.bench import Lab
-    from benchmarks.load import Connection
+    from benchmarks.load import Connection, Conversation
     from benchmarks.stacks import Stack
 
 CALLERS = 20
 BULK = 100
+PARTITIONS = (1, 4)
 ITEM = {"order": 123456, "customer": "c-98765", "note": "x" * 40}
 
 _SECONDS_TO_FILL = 300.0
@@ -48,42 +50,63 @@ async def run(lab: Lab) -> list[Row]:
     return [
         Row("single pushes, 20 callers, Dapr + PostgreSQL", pushes["single"], peer, floor=4.0, goal=10.0),
         Row(f"items in bulk pushes of {BULK}", _times(pushes["bulk"], BULK), peer, floor=40.0, goal=100.0),
-        Row("pop with ack and acknowledge, 20 callers", cycles["ours"], cycles["first layout"], floor=4.0, goal=10.0),
+        Row(
+            "pop with ack and acknowledge, 20 callers",
+            cycles["1 partition"],
+            cycles["first layout"],
+            floor=4.0,
+            goal=10.0,
+        ),
+        Row("the same on 4 partitions", cycles["4 partitions"], cycles["first layout"]),
+        Row("the same on 4 partitions", cycles["4 partitions"], cycles["1 partition"]),
     ]
 
 
 async def _cycles(lab: Lab, stack: Stack, gateway: Stack) -> dict[str, Figure]:
     lab.tell("filling the queues")
-    queue = "/queue/bench-cycles"
     needed = 10_000 if lab.quick else 60_000
-    configure = request(gateway, "PUT", f"{queue}/config", _json({"max_locks": 2 * CALLERS}))
-    fill = request(gateway, "POST", f"{queue}/push", _json({"items": [{"item": ITEM}] * 1000}))
-    await send_all(gateway, [configure], timeout=_SECONDS_TO_FILL)
-    for _ in range(needed // 1000):
-        await send_all(gateway, [fill], timeout=_SECONDS_TO_FILL)
+    for partitions in PARTITIONS:
+        await _fill(gateway, partitions, needed)
     seed_fill = actor_call(stack, seed_layout.TYPE, "cycles", "Fill", _json({"count": needed, "item": ITEM}))
     await send_all(stack, [seed_fill], timeout=_SECONDS_TO_FILL)
-    pop = request(gateway, "POST", f"{queue}/pop?require_ack=true")
     seed_pop = actor_call(stack, seed_layout.TYPE, "cycles", "PopWithAck", b"{}")
-
-    async def ours(connection: Connection) -> None:
-        locked = json.loads(await connection.send(pop))
-        body = _json({"lock_id": locked["lock_id"]})
-        await connection.send(request(gateway, "POST", f"{queue}/acknowledge", body))
 
     async def peer(connection: Connection) -> None:
         locked = json.loads(await connection.send(seed_pop))
         body = _json({"lock_id": locked["lock_id"]})
         await connection.send(actor_call(stack, seed_layout.TYPE, "cycles", "Acknowledge", body))
 
+    one, four = (_cycle(gateway, partitions) for partitions in PARTITIONS)
     return await rates(
         {
-            "ours": lambda seconds: converse_for(gateway, [ours] * CALLERS, seconds),
+            "1 partition": lambda seconds: converse_for(gateway, [one] * CALLERS, seconds),
+            "4 partitions": lambda seconds: converse_for(gateway, [four] * CALLERS, seconds),
             "first layout": lambda seconds: converse_for(stack, [peer] * CALLERS, seconds),
         },
         lab.pace,
         lab.tell,
     )
+
+
+async def _fill(gateway: Stack, partitions: int, count: int) -> None:
+    config = {"max_locks": 2 * CALLERS, "partitions": partitions}
+    queue = f"/queue/bench-cycles-{partitions}"
+    await send_all(gateway, [request(gateway, "PUT", f"{queue}/config", _json(config))], timeout=_SECONDS_TO_FILL)
+    push = request(gateway, "POST", f"{queue}/push", _json({"items": [{"item": ITEM}] * 1000}))
+    for _ in range(count // 1000):
+        await send_all(gateway, [push], timeout=_SECONDS_TO_FILL)
+
+
+def _cycle(gateway: Stack, partitions: int) -> Conversation:
+    queue = f"/queue/bench-cycles-{partitions}"
+    pop = request(gateway, "POST", f"{queue}/pop?require_ack=true")
+
+    async def cycle(connection: Connection) -> None:
+        locked = json.loads(await connection.send(pop))
+        body = _json({"lock_id": locked["lock_id"]})
+        await connection.send(request(gateway, "POST", f"{queue}/acknowledge", body))
+
+    return cycle
 
 
 def _times(figure: Figure, factor: int) -> Figure:

@@ -7,13 +7,12 @@ the server's resident memory with the million items queued, against what it was 
 from __future__ import annotations
 
 import json
-import statistics
-import time
 from typing import TYPE_CHECKING
 
 import psutil
 
-from benchmarks.load import connect, request, send_all
+from benchmarks.latency import median_latencies
+from benchmarks.load import request, send_all
 from benchmarks.measure import Figure
 from benchmarks.queue_calls import ITEM
 from benchmarks.report import Compared, Row
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from benchmarks.stacks import Stack
 
 SHALLOW = 100
-_CALLS_A_ROUND = 200
 _SECONDS_TO_FILL = 60.0
 
 
@@ -38,26 +36,17 @@ async def run(lab: Lab) -> list[Row]:
             lab.tell(f"{filled:,} of {deep:,} items")
         await _fill(stack, "deep", 1000)
     after = _resident(stack)
-    medians: dict[tuple[str, str], list[float]] = {}
-    async with connect(stack, 1) as [connection]:
-        for number in range(lab.pace.rounds):
-            lab.tell(f"round {number + 1} of {lab.pace.rounds}")
-            for queue in ("shallow", "deep"):
-                for what, sent in (
-                    ("push", request(stack, "POST", f"/queue/{queue}/push", json.dumps({"item": ITEM}).encode())),
-                    ("pop", request(stack, "POST", f"/queue/{queue}/pop")),
-                ):
-                    taken = []
-                    for _ in range(_CALLS_A_ROUND):
-                        began = time.perf_counter()
-                        await connection.send(sent)
-                        taken.append(time.perf_counter() - began)
-                    medians.setdefault((what, queue), []).append(statistics.median(taken) * 1000)
+    calls = {
+        (what, queue): request(stack, "POST", f"/queue/{queue}/{path}", body)
+        for queue in ("shallow", "deep")
+        for what, path, body in (("push", "push", json.dumps({"item": ITEM}).encode()), ("pop", "pop", b""))
+    }
+    medians = await median_latencies(stack, calls, lab)
     rows = [
         Row(
             f"{what} at depth {deep:,} against {SHALLOW}, p50",
-            Figure(f"depth {deep:,}", " ms", tuple(medians[what, "deep"])),
-            Figure(f"depth {SHALLOW}", " ms", tuple(medians[what, "shallow"])),
+            Figure(f"depth {deep:,}", " ms", medians[what, "deep"]),
+            Figure(f"depth {SHALLOW}", " ms", medians[what, "shallow"]),
             Compared.AS_LATENCY,
             floor=1.2,
             goal=1.05,

@@ -53,6 +53,13 @@ class InvalidLockId(HoldfastError):
     status = 400
 
 
+class NotLeased(HoldfastError):
+    """Some of these items are not leased, so they cannot be completed; the others are."""
+
+    code = "NOT_LEASED"
+    status = 400
+
+
 class Unauthorized(HoldfastError):
     """This needs a token: send it as 'Authorization: Bearer TOKEN'."""
 
@@ -96,6 +103,13 @@ class MethodNotAllowed(HoldfastError):
         self.allowed = sorted(allowed)
 
 
+class Conflict(HoldfastError):
+    """This does not go with how things stand now."""
+
+    code = "CONFLICT"
+    status = 409
+
+
 class LockExpired(HoldfastError):
     """The lock has expired."""
 
@@ -118,6 +132,22 @@ class TooLarge(HoldfastError):
     status = 413
 
 
+class Capacity(HoldfastError):
+    """The queue has no room for this. Try again when something was taken from it."""
+
+    code = "CAPACITY"
+    status = 429
+    retryable = True
+
+
+class RateLimited(HoldfastError):
+    """More is being pushed than this queue takes in a second. Try again later."""
+
+    code = "RATE_LIMITED"
+    status = 429
+    retryable = True
+
+
 class Unavailable(HoldfastError):
     """This cannot be done just now. Try again."""
 
@@ -136,6 +166,14 @@ class HostStopping(Unavailable):
 
 class ActorMoved(Unavailable):
     """This actor was taken from this host while its turn ran, so the turn may change nothing more. Try again."""
+
+
+class PartitionUnavailable(HoldfastError):
+    """A part of the queue cannot be reached just now; what the others were asked is done. Try all of it again."""
+
+    code = "PARTITION_UNAVAILABLE"
+    status = 503
+    retryable = True
 
 
 class ConnectionFailed(HoldfastError):
@@ -161,13 +199,6 @@ class NotTheSidecar(HoldfastError):
     """Only the sidecar may call this."""
 
     # Whoever called the sidecar gets to see this; to them it is not their token that is wrong.
-
-
-class Conflict(HoldfastError):
-    """This cannot be done as things are."""
-
-    code = "CONFLICT"
-    status = 409
 
 
 class ReminderExists(Conflict):

@@ -33,6 +33,20 @@ def check_queue_id(value: str) -> str:
     return value
 
 
+def partition_id(queue: str, partition: int) -> str:
+    """The actor of one partition of a queue; the first has the queue's own name."""
+    return f"{queue}@{partition}" if partition else queue
+
+
+def split_partition(actor_id: str) -> tuple[str, int]:
+    """The queue and the partition an actor is for. Raises InvalidRequest when it is for none."""
+    queue, mark, number = actor_id.partition("@")
+    partition = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 0
+    if mark and partition_id(queue, partition) != actor_id:
+        raise InvalidRequest("This is not a partition of a queue: those are QUEUE@1, QUEUE@2 and so on.")
+    return check_queue_id(queue), partition
+
+
 def check_actor_id(value: str) -> str:
     """The id of an actor: as above, and ``@``, which marks partitions and tenants."""
     # Twice the length: a tenant and an id, each within its own limit, make one actor id.

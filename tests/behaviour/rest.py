@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
@@ -46,16 +47,26 @@ class Answer:
         assert isinstance(body["message"], str)
         assert body["message"]
         assert "detail" not in body
-        assert not any(isinstance(value, dict | list) for value in body.values())
+        for value in body.values():
+            # Flat: a list of ids is the most that is in it.
+            assert not isinstance(value, dict)
+            assert not isinstance(value, list) or all(isinstance(entry, str) for entry in value)
+        return body
+
+    def refused_for_now(self, status: int, error_code: str) -> dict[str, Any]:
+        """The same for a refusal that says when to try again, in whole seconds."""
+        body = self.refused(status, error_code)
+        assert int(self.headers["Retry-After"]) >= 1
         return body
 
 
 class Server:
     """A stack's REST interface, for one test: its queue is named after it."""
 
-    def __init__(self, stack: ServedStack, name: str) -> None:
+    def __init__(self, stack: ServedStack, name: str, port: int | None = None) -> None:
         self.stack: Any = stack
         self.name = name
+        self._port = port
         self._session: aiohttp.ClientSession | None = None
         self._background: list[asyncio.Task[Any]] = []
 
@@ -82,7 +93,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.stack.app_port}"
+        return f"http://127.0.0.1:{self._port or self.stack.app_port}"
 
     async def request(
         self,
@@ -124,8 +135,8 @@ class Queue:
     async def push(self, item: Any, **fields: Any) -> Answer:
         return await self.send("push", {"item": item, **fields})
 
-    async def push_many(self, *items: Any, priority: int = 0) -> Answer:
-        return await self.send("push", {"items": [{"item": item, "priority": priority} for item in items]})
+    async def push_many(self, *items: Any, **fields: Any) -> Answer:
+        return await self.send("push", {"items": [{"item": item, **fields} for item in items]})
 
     async def pop(self, **query: Any) -> Answer:
         return await self.server.request("POST", f"/queue/{self.name}/pop", query=query)
@@ -147,6 +158,33 @@ class Queue:
 
     async def dead_letter(self, lock_id: str, **fields: Any) -> Answer:
         return await self.send("dead-letter", {"lock_id": lock_id, **fields})
+
+    async def complete(self, *ids: str) -> Answer:
+        return await self.send("complete", {"ids": ids})
+
+    async def revoke(self, item_id: str) -> Answer:
+        return await self.server.request("DELETE", f"/queue/{self.name}/items/{quote(item_id, safe='')}")
+
+    async def requeue(self, lock_id_prefix: str, **fields: Any) -> Answer:
+        return await self.send(f"in-flight/{lock_id_prefix}/requeue", fields)
+
+    async def extend_for(self, lock_id_prefix: str, **fields: Any) -> Answer:
+        return await self.send(f"in-flight/{lock_id_prefix}/extend", fields)
+
+    async def redrive(self, **fields: Any) -> Answer:
+        return await self.send("redrive", fields)
+
+    async def dead_letters(self, limit: int = 100) -> list[Any]:
+        """All of them, page by page."""
+        letters: list[Any] = []
+        query: dict[str, Any] = {"limit": limit}
+        while True:
+            page = (await self.get("/dead-letters", **query)).ok()
+            assert len(page["dead_letters"]) <= limit
+            letters += page["dead_letters"]
+            if "next_cursor" not in page:
+                return letters
+            query["cursor"] = page["next_cursor"]
 
     async def stats(self) -> Any:
         return (await self.get("")).ok()
@@ -171,9 +209,13 @@ class Queue:
 
     async def drain(self) -> list[Any]:
         """Takes everything that waits, in order."""
-        taken: list[Any] = []
-        while items := (await self.pop(count=100)).ok()["items"]:
-            taken += items
+        return [item for item, _ in await self.drain_messages()]
+
+    async def drain_messages(self) -> list[tuple[Any, Any]]:
+        """The same, with what is known of each."""
+        taken: list[tuple[Any, Any]] = []
+        while (answer := (await self.pop(count=100)).ok())["count"]:
+            taken += zip(answer["items"], answer["messages"], strict=True)
         return taken
 
     async def stored(self) -> dict[str, Any]:

@@ -16,9 +16,14 @@ from behaviour.rest import Server
 from conformance.daprd import DaprPostgresqlStack, DaprSqliteStack, DaprStack
 from conformance.served import APP_ID, EmbeddedStack, ServedStack, of_actor
 from holdfast.local import find_postgres
+from holdfast.local.health import answers_ok
+from holdfast.local.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
+
+    from holdfast.local import ChildProcess, Sidecar
 
 
 class Unhurried(ServedStack):
@@ -61,6 +66,25 @@ class OnPostgresql(Halting, DaprPostgresqlStack):
     async def stored_keys(self) -> set[str]:
         return set(await self._select("SELECT json_agg(key) FROM state") or ())
 
+    @contextlib.asynccontextmanager
+    async def row_held(self, actor_type: str, actor_id: str, key: str) -> AsyncIterator[None]:
+        """Inside, this value of an actor cannot be written: what saves it waits."""
+        psql = await asyncio.create_subprocess_exec(
+            *(find_postgres().folder / "psql", "--no-psqlrc", "--tuples-only", "--no-align", self._url),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert psql.stdin is not None
+        assert psql.stdout is not None
+        row = f"{APP_ID}||{actor_type}||{actor_id}||{key}"
+        psql.stdin.write(f"BEGIN; SELECT 'held ' || key FROM state WHERE key = '{row}' FOR UPDATE;\n".encode())
+        try:
+            while not (line := await psql.stdout.readline()).startswith(b"held "):
+                assert line, f"there is no row {row}"
+            yield
+        finally:
+            await psql.communicate(b"ROLLBACK;\n")
+
     async def _select(self, query: str) -> Any:
         psql = await asyncio.create_subprocess_exec(
             *(find_postgres().folder / "psql", "--no-psqlrc", "--tuples-only", "--no-align"),
@@ -72,7 +96,63 @@ class OnPostgresql(Halting, DaprPostgresqlStack):
         return json.loads(answer) if answer.strip() else None
 
 
-STACKS: dict[str, type[ServedStack]] = {stack.name: stack for stack in (OnEmbedded, OnSqlite, OnPostgresql)}
+class OnReplicas(OnPostgresql):
+    """A second app beside a daprd of its own, which comes and goes: placement moves actors between the two."""
+
+    name = "daprd-replicas"
+
+    def __init__(self, folder: Path) -> None:
+        self.second_port = free_port()
+        self._second: ChildProcess | None = None
+        self._second_sidecar: Sidecar | None = None
+        super().__init__(folder)
+
+    async def start_second(self) -> None:
+        """Until it takes calls, and has actors."""
+        if self._second_sidecar is None:
+            self._second_sidecar = await self._dapr.sidecar(
+                app_id=APP_ID, app_port=self.second_port, resources=self.folder / "resources"
+            )
+            environment = self._second_sidecar.environment
+            self._second = self._serve("--host", "dapr", environment=environment, name="second", port=self.second_port)
+        else:
+            await self._second_sidecar.start()
+        assert self._second is not None
+        await self._second.start()
+        await self._second.wait_ready(answers_ok(f"http://127.0.0.1:{self.second_port}/readyz"))
+
+    async def actors_of_second(self) -> int:
+        """How many queues, or partitions of them, it has in memory."""
+        assert self._second_sidecar is not None
+        active = (await self._second_sidecar.metadata() or {}).get("actorRuntime", {}).get("activeActors", [])
+        # An entry that says no count has none.
+        return sum(entry.get("count", 0) for entry in active if entry["type"] == "PushPopActor")
+
+    async def stop_second(self) -> None:
+        assert self._second is not None
+        assert self._second_sidecar is not None
+        await self._second.terminate()
+        await self._second_sidecar.stop()
+
+    async def kill_second(self) -> None:
+        if self._second is not None and self._second_sidecar is not None:
+            await asyncio.gather(self._second.kill(), self._second_sidecar.kill())
+
+    @contextlib.asynccontextmanager
+    async def second_halted(self) -> AsyncIterator[None]:
+        """Inside, the second app is there but does nothing."""
+        assert self._second is not None
+        self._second.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._second.send_signal(signal.SIGCONT)
+
+    async def kill_all(self) -> None:
+        await asyncio.gather(super().kill_all(), self.kill_second())
+
+
+STACKS: dict[str, type[ServedStack]] = {stack.name: stack for stack in (OnEmbedded, OnSqlite, OnPostgresql, OnReplicas)}
 EMBEDDED = OnEmbedded.name
 DAPR = (OnSqlite.name, OnPostgresql.name)
 ALL = (EMBEDDED, *DAPR)

@@ -9,8 +9,8 @@ from typing import Any
 import schemathesis
 
 LONGEST_WAIT = 0.1
-#: Queues with something in them, and with a lock.
-FULL, LOCKED = "full", "locked"
+#: Queues with something in them; with a lock; with several partitions, locks and dead letters.
+FULL, LOCKED, SPREAD = "full", "locked", "spread"
 
 _NAME = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]{0,254}")
 
@@ -25,4 +25,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     name = path.get("queue")
     # Only names that are valid: the others are there to be refused.
     if isinstance(name, str) and _NAME.fullmatch(name):
-        path["queue"] = (name, FULL, LOCKED)[sum(name.encode()) % 3]
+        path["queue"] = (name, FULL, LOCKED, SPREAD)[sum(name.encode()) % 4]
+    # An id that could be one, now and then: what is made up hardly ever is.
+    item = path.get("id")
+    if isinstance(item, str) and item and len(item) % 2:
+        path["id"] = f"{len(item) % 3}-0-0-{sum(item.encode()) % 300}"

@@ -37,7 +37,10 @@ async def test_an_item_is_delivered_exactly_max_deliveries_times(server: Server)
     for attempt in (1, 2, 3):
         taken = await queue.lock()
         assert [(m["id"], m["delivery_count"]) for m in taken["messages"]] == [(item_id, attempt)]
-        (await queue.abandon(taken["lock_id"], error=f"attempt {attempt}")).ok()
+        answer = (await queue.abandon(taken["lock_id"], error=f"attempt {attempt}")).ok()
+        assert (answer["items_acknowledged"], answer.get("dead_lettered")) == (1, 1 if attempt == 3 else None)
+    # When the answer is there, so is the dead letter.
+    assert (await queue.stats())["dead_letters"] == 1
     assert (await queue.pop()).ok()["items"] == ["next"]
     dead = await arrived(dead_letters_of(queue), 1)
     assert dead["items"] == [{"poison": True}]
@@ -129,22 +132,3 @@ async def test_a_dead_letter_queue_is_a_queue_like_others(server: Server) -> Non
     (await dead.dead_letter(taken["lock_id"])).refused(400, "INVALID_REQUEST")
     assert (await dead.acknowledge(taken["lock_id"])).ok()["items_acknowledged"] == 1
     assert (await queue.stats())["dead_letters"] == 0
-
-
-@on_every_stack
-async def test_dead_letters_arrive_once_though_the_process_dies(server: Server) -> None:
-    queue = server.queue()
-    await queue.push_many(*range(40))
-    for _ in range(4):
-        (await queue.dead_letter((await queue.lock(count=10))["lock_id"])).ok()
-    await server.stack.kill_app()
-    await server.stack.start_app()
-    dead = await arrived(dead_letters_of(queue), 40)
-    assert sorted(dead["items"]) == list(range(40))
-
-    async def sent() -> bool:
-        stored = await queue.stored()
-        return not any(key.startswith(("parcel-", "segment-")) for key in stored)
-
-    await eventually(sent)
-    assert (await dead_letters_of(queue).stats())["count"] == 40

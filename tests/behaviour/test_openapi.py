@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 SEED = 20260228
 #: For each call and each way of making them up: half a minute to a minute.
-EXAMPLES = 30
+EXAMPLES = 20
 
 
 @on_stacks(EMBEDDED)
 async def test_no_answer_is_a_fault_or_undocumented(server: Server) -> None:
-    for name in (steering.FULL, steering.LOCKED):
-        (await Queue(server, name).push_many(*range(500))).ok()
-    await Queue(server, steering.LOCKED).lock(ttl_seconds=300)
+    full, locked, spread = [Queue(server, name) for name in (steering.FULL, steering.LOCKED, steering.SPREAD)]
+    (await spread.configure(partitions=3, max_locks=100)).ok()
+    for queue in (full, locked, spread):
+        (await queue.push_many(*range(500))).ok()
+    for queue in (full, spread):
+        (await queue.dead_letter((await queue.lock(count=50))["lock_id"])).ok()
+        (await queue.push_many(*range(50), delay_seconds=100)).ok()
+    for queue in (locked, spread):
+        await queue.lock(count=100, ttl_seconds=300)
     hooks = {"PYTHONPATH": str(Path(steering.__file__).parents[1]), "SCHEMATHESIS_HOOKS": steering.__name__}
     program = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).with_name("schemathesis"), "run", f"{server.url}/openapi.json"),
@@ -57,8 +63,10 @@ async def test_every_call_is_described_with_an_example_of_each_answer(server: Se
     queue = "/queue/{queue}"
     assert described.keys() >= {
         *(f"POST {queue}/{call}" for call in ("push", "pop", "acknowledge", "abandon", "extend-lock", "dead-letter")),
-        *(f"GET {queue}{view}" for view in ("", "/peek", "/in-flight", "/config")),
-        *(f"PUT {queue}/config", f"DELETE {queue}/items", "GET /queues"),
+        *(f"POST {queue}/{call}" for call in ("complete", "redrive")),
+        *(f"POST {queue}/in-flight/{{lock_id_prefix}}/{call}" for call in ("requeue", "extend")),
+        *(f"GET {queue}{view}" for view in ("", "/peek", "/in-flight", "/dead-letters", "/config")),
+        *(f"PUT {queue}/config", f"DELETE {queue}/items", f"DELETE {queue}/items/{{id}}", "GET /queues"),
     }
     for name, operation in described.items():
         assert operation["responses"].keys() >= {"200", "400", "405", "413", "503"}, name
@@ -70,6 +78,11 @@ async def test_every_call_is_described_with_an_example_of_each_answer(server: Se
         if "requestBody" in operation:
             assert "example" in operation["requestBody"]["content"]["application/json"]
     assert "423" in described[f"POST {queue}/pop"]["responses"]
+    assert _codes(described[f"POST {queue}/push"], "429") >= {"CAPACITY", "RATE_LIMITED"}
+    assert "Retry-After" in described[f"POST {queue}/push"]["responses"]["429"]["headers"]
+    assert "NOT_LEASED" in _codes(described[f"POST {queue}/complete"], "400")
+    assert "PARTITION_UNAVAILABLE" in _codes(described[f"POST {queue}/complete"], "503")
+    assert described[f"DELETE {queue}/items/{{id}}"]["responses"].keys() >= {"404", "409"}
     for call in ("acknowledge", "abandon", "extend-lock", "dead-letter"):
         responses = described[f"POST {queue}/{call}"]["responses"]
         assert responses.keys() >= {"404", "410"}
@@ -77,6 +90,10 @@ async def test_every_call_is_described_with_an_example_of_each_answer(server: Se
             "INVALID_REQUEST",
             "INVALID_LOCK_ID",
         }
+
+
+def _codes(operation: Any, status: str) -> set[str]:
+    return set(operation["responses"][status]["content"]["application/json"]["examples"])
 
 
 def _is_flat(body: dict[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ async def test_a_pop_with_acknowledgement_is_200_with_a_lock(server: Server) -> 
     before = time.time()
     taken = (await queue.pop(require_ack=True)).ok()
     assert (taken["items"], taken["count"], taken["locked"]) == ([{"id": 1}], 1, True)
-    assert len(taken["lock_id"]) == 11
+    assert re.fullmatch(r"[A-Za-z0-9_-]{11}", taken["lock_id"])
     assert before + 30 <= taken["lock_expires_at"] <= time.time() + 30
 
 

@@ -77,6 +77,8 @@ class Consumer:
     queue: Queue
     ledger: Ledger
     wait_seconds: float
+    #: daprd makes a call again when an actor moves before it was answered: what was done by the first is not found.
+    moving: bool = False
     done: int = 0
 
     async def run(self) -> None:
@@ -105,7 +107,7 @@ class Consumer:
                     self.ledger.wrong.append(f"{name} was acknowledged twice")
                 self.ledger.acknowledged[name] = self.ledger.now()
             self.done += len(names)
-        elif answer is None or answer.status == 503:
+        elif answer is None or answer.status == 503 or (self.moving and answer.status in (400, 404)):
             self.ledger.unsure_acknowledged.update(names)
         else:
             answer.refused(410, "LOCK_EXPIRED")

@@ -113,7 +113,7 @@ def test_pop_under_a_lock_and_every_way_to_answer_for_it(holdfast: Command, name
     assert holdfast.queue("pop", f"{name}-deadletter", "--wait", "20", "--json").json()["items"] == ["a"]
 
 
-@pytest.mark.parametrize("lock_id", ["-bcdefghijk", "-hcdefghijk", "--seconds-x"])
+@pytest.mark.parametrize("lock_id", ["-bcdefghijklmnop", "-hcdefghijklmnop", "--seconds-xyzabc"])
 @pytest.mark.parametrize(
     "command", [("ack",), ("abandon", "--error", "x"), ("extend",), ("dead-letter",)], ids=" ".join
 )
@@ -143,7 +143,7 @@ def test_in_flight(holdfast: Command, name: str) -> None:
     holdfast.queue("push", name, '{"order": 1}')
     lock_id = holdfast.queue("pop", name, "--ack", "--json").json()["lock_id"]
     shown = holdfast.queue("in-flight", name)
-    assert shown.output.startswith(f"Lock {lock_id[:4]}…: 1 item, until ")
+    assert shown.output.startswith(f"Lock {lock_id[:6]}…: 1 item, until ")
     assert '{"order": 1}' in shown.output
     assert lock_id not in shown.output
     assert holdfast.queue("in-flight", name, "--json").json()["locks"][0]["items"] == [{"order": 1}]
@@ -196,6 +196,13 @@ def test_nobody_there_is_exit_code_5(holdfast: Command) -> None:
         ("push", "q", "1", "--file", "-"),
         ("push", "q", "1", "--priority", "-1"),
         ("push", "a b", "1"),
+        ("push", "q", "1", "2", "--dedup-id", "a"),
+        ("push", "q", "1", "--dedup-id", "a", "--dedup-field", "id"),
+        ("push", "q", "1", "--dedup-field", "id"),
+        ("push", "q", "1", "--delay", "-1"),
+        ("push", "q", "1", "--expire-after", "0"),
+        ("complete", "q"),
+        ("redrive", "q", "--max", "0"),
         ("pop", "q", "--count", "101"),
         ("pop", "q", "--wait", "-1"),
         ("stats", "q", "--url", "nowhere"),

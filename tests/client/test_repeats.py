@@ -43,6 +43,13 @@ async def test_nor_is_a_plain_pop_or_a_purge(way: Way, disturbed: Queue) -> None
     assert (way.times("/pop"), way.times("/items")) == (1, 1)
 
 
+async def test_a_purge_whose_answer_is_lost_is_not_repeated_either(way: Way, disturbed: Queue) -> None:
+    way.on("/items", lose_answer)
+    with pytest.raises(errors.AnswerLost):
+        await disturbed.purge()
+    assert way.times("/items") == 1
+
+
 async def test_a_push_is_repeated_while_nobody_listens(server: Server, name: str) -> None:
     closed = Way(server)
     async with Client(closed.url) as client:

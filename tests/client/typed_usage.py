@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 from holdfast import Client
-from holdfast.client import Batch, LockInfo, Message, Queue, QueueStats, QueueSummary
+from holdfast.client import Batch, Completion, DeadLetter, LockInfo, Message, Queue, QueueStats, QueueSummary
 
 
 async def handle(message: Message) -> int:
@@ -19,6 +19,8 @@ async def use() -> None:
         assert_type(queue, Queue)
         assert_type(await queue.push({"id": 1}, priority=2), str)
         assert_type(await queue.push_many([1, "two", None], priority=0), list[str])
+        assert_type(await queue.push(1, dedup_id="a", delay_seconds=0.5, ttl_seconds=60, idempotency_key="k"), str)
+        assert_type(await queue.push_many([{"id": "a"}], dedup_id=lambda item: str(item["id"])), list[str])
         assert_type(await queue.pop(count=2, wait_seconds=0.5), list[Message])
         async with queue.lock(ttl_seconds=30, count=10, wait_seconds=20) as batch:
             assert_type(batch, Batch)
@@ -34,6 +36,11 @@ async def use() -> None:
         assert_type(await queue.in_flight(), list[LockInfo])
         assert_type(await queue.acknowledge("id"), int)
         assert_type(await queue.extend("id", 30), float)
+        assert_type(await queue.complete(["0-0-0-0"]), Completion)
+        assert_type(await queue.requeue("kX3vQ1", "gone", delay_seconds=5), int)
+        assert_type(await queue.redrive(limit=5), int)
+        async for letter in queue.dead_letters():
+            assert_type(letter, DeadLetter)
         assert_type(await queue.purge(), int)
         async for summary in client.queues():
             assert_type(summary, QueueSummary)
@@ -44,5 +51,7 @@ async def misuse(client: Client) -> None:
     queue = client.queue("orders")
     await queue.push({"id": 1}, priority="2")  # type: ignore[arg-type]
     await queue.consume(lambda message: None)  # type: ignore[arg-type, return-value]
+    await queue.push(1, dedup_id=7)  # type: ignore[arg-type]
+    await queue.push_many([1], dedup_id="the same for all")  # type: ignore[arg-type]
     queue.lock(ttl_seconds=0.5)  # type: ignore[arg-type]
     Client(url=8080)  # type: ignore[arg-type]

@@ -108,12 +108,15 @@ class ServedStack(Stack):
         except CallFailed:
             return False
 
-    def _serve(self, *options: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
+    def _serve(
+        self, *options: str, environment: Mapping[str, str] | None = None, name: str = "app", port: int | None = None
+    ) -> ChildProcess:
         command: list[str | Path] = [
             *(Path(sys.executable).with_name("holdfast"), "serve", "conformance.app:app"),
-            *("--port", str(self.app_port), "--idle-timeout", str(self.idle_timeout), *options),
+            *("--port", str(port or self.app_port), "--idle-timeout", str(self.idle_timeout), *options),
         ]
-        return ChildProcess("app", command, log=self.folder / "app.log", folder=TESTS, environment=environment or {})
+        log = self.folder / f"{name}.log"
+        return ChildProcess(name, command, log=log, folder=TESTS, environment=environment or {})
 
 
 class EmbeddedStack(ServedStack):

@@ -51,7 +51,7 @@ async def test_what_is_locked_and_until_when(server: Server, visit: Visit, queue
     page = visit.page
     held = await server.call("POST", f"/queue/{queue}/pop?require_ack=true&ttl_seconds=90&count=2")
     lock = page.locator("#locks > li")
-    await expect(lock.locator("summary.lock")).to_contain_text(f"{held['lock_id'][:4]}…2 items")
+    await expect(lock.locator("summary.lock")).to_contain_text(f"{held['lock_id'][:6]}…2 items")
     await expect(lock.locator("summary.lock time")).to_contain_text("1 min")
     await expect(lock.locator(".items code")).to_have_text(['{"order":"urgent"}', '{"order":"A-1"}'])
     await expect(page.locator("#locked")).to_have_text("2")

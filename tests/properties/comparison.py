@@ -6,25 +6,30 @@ import random
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from holdfast.identity import split_partition
 from holdfast.pushpop import holdings
 from holdfast.runtime.serialization import load
 from properties import stored
 from properties.driven import MORNING, DrivenQueue
-from properties.model import ModelQueue
-from properties.operations import Operation, Operations
+from properties.model import CaughtUp, ModelQueue
+from properties.operations import Known, Operation, Operations
 from properties.seeds import OPERATIONS_PER_SEED, told
 from properties.sizes import small
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from properties.model import Parcel
+    from properties.model import Sent
 
 # How often each is chosen.
-QUEUES = {"orders": 8, "orders-deadletter": 1, "elsewhere": 1, "elsewhere-deadletter": 0.3}
+QUEUES = {"orders": 8, "orders@1": 2, "orders-deadletter": 1, "elsewhere": 1, "elsewhere-deadletter": 0.3}
 
 SAVE_FAILS = 0.05
 HEARD_TWICE = 0.2
+# How often what is due is done before the next operation, however many turns it takes; as reminders would.
+SETTLED = 0.5
+# A queue that needs more turns for what is due does not come on.
+MOST_TURNS = 2000
 
 
 def compare(seed: int) -> None:
@@ -34,51 +39,94 @@ def compare(seed: int) -> None:
         comparison = _Comparison(generator)
         while comparison.operations < OPERATIONS_PER_SEED:
             comparison.step()
+        comparison.end()
 
 
 class _Comparison:
-    """A queue, those that take its dead letters, and a model of each."""
+    """A queue, its partition, those that take their dead letters, and a model of each."""
 
     def __init__(self, generator: random.Random) -> None:
         self.operations = 0
         self._random = generator
-        self._make = Operations(generator)
+        self._make = Operations(generator, driven=True)
         self._pairs = {name: _Pair(name) for name in QUEUES}
         self._now = MORNING
 
     def step(self) -> None:
         [act] = self._random.choices(
-            (self._turn, self._pass_time, self._restart, self._transfer), weights=(80, 12, 4, 4)
+            (self._turn, self._pass_time, self._restart, self._transfer, self._tell, self._go_through_letters),
+            weights=(80, 14, 4, 5, 1, 1),
         )
         act()
+
+    def end(self) -> None:
+        """Time passes until nothing lies ahead, and nothing is left that nothing needs."""
+        for pair in self._pairs.values():
+            pair.settle(self._now)
+            pair.real.call("Listed")
+            for partition in pair.model.untold:
+                told = {"partition": partition, "version": pair.model.config_version}
+                pair.turn([Operation("Untold", {"told": told})], self._now)
+        while any(pair.next_deadline() is not None for pair in self._pairs.values()):
+            while any(pair.model.outbox for pair in self._pairs.values()):
+                self._transfer()
+            for pair in self._pairs.values():
+                self._now = max(self._now, pair.next_deadline() or self._now)
+                pair.settle(self._now)
+        for pair in self._pairs.values():
+            pair.turn([Operation("Purge")], self._now)
+            pair.settle(self._now)
+            assert set(pair.real.store) <= {"metadata", "config", "expired-locks"}
 
     def _turn(self) -> None:
         [name] = self._random.choices(list(QUEUES), weights=list(QUEUES.values()))
         pair = self._pairs[name]
-        locks = [lock.id for lock in pair.model.locks] * 3 + pair.model.expired[-3:]
-        asked = [self._make.next(locks) for _ in range(self._random.choice((1, 1, 1, 2, 4)))]
+        if self._random.random() < SETTLED:
+            pair.settle(self._now)
+        asked = [self._make.next(pair.known(self._random)) for _ in range(self._random.choice((1, 1, 1, 2, 4)))]
         self.operations += len(asked)
         pair.turn(asked, self._now, saved=self._random.random() > SAVE_FAILS)
 
     def _pass_time(self) -> None:
-        self._now += self._random.choice((0.5, 1, 4, 10, 31, 400, -3, -50))
+        self._now += self._random.choice((0.05, 0.5, 1, 4, 10, 31, 400, -3, -50))
 
     def _restart(self) -> None:
         for pair in self._pairs.values():
-            pair.real.restart()
+            pair.restart()
 
     def _transfer(self) -> None:
         """Takes one parcel as far as it comes: lost before it is taken, taken twice, or taken and not crossed off."""
         for pair in self._pairs.values():
-            parcel, sent = pair.next_parcel(self._now)
-            if parcel is None:
+            sent, message = pair.next_parcel(self._now)
+            if not sent:
                 continue
-            target = self._pairs[parcel.target]
+            target = self._pairs[message["target"]]
             saved = self._random.random() > SAVE_FAILS
             for _ in range(1 + (self._random.random() < HEARD_TWICE)):
-                target.receive(sent, pair.model, parcel, self._now, saved=saved)
+                target.receive(message, sent, self._now, saved=saved)
             if saved and self._random.random() > HEARD_TWICE:
-                pair.turn([Operation("Transferred", {"number": parcel.number})], self._now)
+                pair.transferred(message["number"], sent, self._now)
+
+    def _tell(self) -> None:
+        """The partition hears of the configuration: perhaps late, perhaps twice."""
+        first, other = self._pairs["orders"], self._pairs["orders@1"]
+        [news] = first.turn([Operation("Untold")], self._now)
+        body = {"config": news["config"], "version": news["version"]}
+        for _ in range(1 + (self._random.random() < HEARD_TWICE)):
+            other.turn([Operation("Configure", body)], self._now)
+        if self._random.random() > HEARD_TWICE:
+            told = {"partition": 1, "version": self._random.choice((news["version"], max(0, news["version"] - 1)))}
+            first.turn([Operation("Untold", {"told": told})], self._now)
+
+    def _go_through_letters(self) -> None:
+        """Page by page, all of them are shown; or all of them are sent back, or as many as were asked for."""
+        pair = self._pairs[self._random.choice(("orders-deadletter", "elsewhere"))]
+        origin = self._random.choice(({}, {"original_queue": "orders"}))
+        pair.settle(self._now)
+        if self._random.random() < 0.7:
+            pair.show_all(origin, self._random, self._now)
+        else:
+            pair.redrive_all(origin, self._random.choice((None, 3)), self._now)
 
 
 class _Pair:
@@ -86,66 +134,168 @@ class _Pair:
 
     def __init__(self, name: str) -> None:
         self.real = DrivenQueue(name)
-        self.model = ModelQueue(name, remembered=holdings.EXPIRED_REMEMBERED)
+        self.model = ModelQueue(*split_partition(name), remembered=holdings.EXPIRED_REMEMBERED)
+        #: What the real one held when it was last looked at.
+        self._seen = self._contents()
 
-    def turn(self, asked: Sequence[Operation], now: float, *, saved: bool = True) -> None:
+    def known(self, generator: random.Random) -> Known:
+        """What callers may use: what there is, and a little of what there was."""
+        model = self.model
+        there = [*model.waiting, *model.not_due, *(item for group in model.postponed for item in group.items)]
+        locked = [item for lock in model.locks for item in lock.items]
+        gone = sorted(model.ids)
+        ids = [item.id for item in (*there, *locked, *locked)] + generator.sample(gone, min(3, len(gone)))
+        held = {lock.id: [item.id for item in lock.items] for lock in model.locks}
+        return Known([lock.id for lock in model.locks] * 3 + model.expired[-3:], ids, held)
+
+    def restart(self) -> None:
+        self.real.restart()
+        self.model.restarted()
+
+    def next_deadline(self) -> float | None:
+        return self.real.queue.next_deadline(self.real.now)
+
+    def settle(self, now: float) -> None:
+        """All that is due is done, in as many turns as it takes."""
+        self.real.now = now
+        for _ in range(MOST_TURNS):
+            deadline = self.next_deadline()
+            if deadline is None or deadline > now:
+                assert self.model.is_caught_up(now), "nothing is to be done, though something is due"
+                return
+            self.turn([], now)
+        raise AssertionError("what is due is never done")
+
+    def turn(self, asked: Sequence[Operation], now: float, *, saved: bool = True) -> list[dict[str, Any]]:
         """Asks both, and compares what they answer and what they then hold."""
         before = None if saved else deepcopy(self.model)
-        self.real.now = now
+        self._catch_up(now)
         answers = self.real.turn(*((one.method, one.data) for one in asked), saved=saved)
-        self.model.expire(now)
         for one, answer in zip(asked, answers, strict=True):
-            expected = self._expected(one, now, answer)
-            assert _comparable(answer) == _comparable(expected), f"{one} was answered {answer}, not {expected}"
-        self.model = before or self.model
+            is_so, should_be = _comparable(answer), _comparable(self._expected(one, now, answer))
+            assert is_so == should_be, f"{one} was answered otherwise: {_difference(is_so, should_be)}"
+        self._undo(before)
         self.compare_contents()
+        return answers
 
-    def next_parcel(self, now: float) -> tuple[Parcel | None, dict[str, Any]]:
-        """What is to be sent, once as the model has it and once as it is sent."""
-        self.real.now = now
-        self.model.expire(now)
-        sent = self.real.call("Transferred")["next"]
-        parcel = self.model.outbox[0] if self.model.outbox else None
-        assert (sent is None) == (parcel is None)
-        if parcel is not None:
-            assert (sent["number"], sent["target"]) == (parcel.number, parcel.target)
-            assert [
-                (one["priority"], load(one["stored"]["item"]), one["stored"]["origin"]) for one in sent["items"]
-            ] == [(item.priority, item.payload, parcel.origin_of(item, self.model.name)) for item in parcel.items]
-        return parcel, sent
+    def next_parcel(self, now: float) -> tuple[list[Sent], dict[str, Any]]:
+        """What is to be sent next, once as the model has it and once as it is sent."""
+        self._catch_up(now)
+        message = self.real.call("Transferred")["next"]
+        self.compare_contents()
+        assert (message is None) == (not self.model.outbox)
+        if message is None:
+            return [], {}
+        sent = self.model.outbox[: len(message["items"])]
+        assert {entry.target for entry in sent} == {message["target"]}
+        assert [
+            (one["priority"], load(one["stored"]["item"]), one["stored"].get("origin")) for one in message["items"]
+        ] == [(entry.item.priority, entry.item.payload, entry.origin) for entry in sent]
+        return sent, message
 
-    def receive(self, sent: dict[str, Any], source: ModelQueue, parcel: Parcel, now: float, *, saved: bool) -> None:
+    def receive(self, message: dict[str, Any], sent: list[Sent], now: float, *, saved: bool) -> None:
         before = None if saved else deepcopy(self.model)
-        self.real.now = now
-        [answer] = self.real.turn(("Receive", sent), saved=saved)
-        self.model.expire(now)
-        assert answer == self.model.answer("Receive", sent, now, answer)
+        self._catch_up(now)
+        [answer] = self.real.turn(("Receive", message), saved=saved)
+        assert answer == self.model.answer("Receive", message, now, answer)
         if saved and answer["taken"]:
-            arrived = [entry for entry in self._contents().waiting if entry.id not in self.model.ids]
+            contents = self._contents()
+            arrived = [entry for entry in contents.waiting if entry.id(contents.partition) not in self.model.ids]
             # As it was sent: in the parcel's order within each priority.
             arrived.sort(key=lambda entry: entry.place)
-            ids = {id(item): entry.id for item, entry in zip(sorted(parcel.items), arrived, strict=True)}
-            self.model.received([ids[id(item)] for item in parcel.items], source, parcel)
-        self.model = before or self.model
+            by_priority = sorted(range(len(sent)), key=lambda number: sent[number].item.priority)
+            ids = dict(zip(by_priority, (entry.id(contents.partition) for entry in arrived), strict=True))
+            self.model.received([ids[number] for number in range(len(sent))], sent)
+        self._undo(before)
         self.compare_contents()
+
+    def transferred(self, number: int, sent: list[Sent], now: float) -> None:
+        self._catch_up(now)
+        self.real.call("Transferred", {"number": number})
+        self.model.transferred(sent)
+        self.compare_contents()
+
+    def show_all(self, origin: dict[str, Any], generator: random.Random, now: float) -> None:
+        shown: list[dict[str, Any]] = []
+        for page in self._pages("DeadLetters", origin | {"limit": generator.randint(1, 4)}, "next_cursor"):
+            shown += page["dead_letters"]
+        letters = self.model.answer("DeadLetters", origin, now, {})["dead_letters"]
+        assert shown == letters
+
+    def redrive_all(self, origin: dict[str, Any], most: int | None, now: float) -> None:
+        expected = len(self.model.answer("DeadLetters", origin, now, {})["dead_letters"])
+        redriven = 0
+        data = origin
+        while most is None or redriven < most:
+            data = data if most is None else data | {"max": most - redriven}
+            [answer] = self.turn([Operation("Redrive", data)], now)
+            redriven += answer["redriven"]
+            if not answer["more"]:
+                break
+            data = data | {"cursor": answer["cursor"]}
+        assert redriven == (expected if most is None else min(most, expected))
 
     def compare_contents(self) -> None:
         contents, model = self._contents(), self.model
-        assert [(entry.id, entry.deliveries, entry.error) for entry in contents.waiting] == [
+        self._seen = contents
+        partition = contents.partition
+        contents.check()
+        assert [(entry.id(partition), entry.deliveries, entry.error) for entry in contents.waiting] == [
             (item.id, item.deliveries, item.error) for item in model.waiting
         ]
+        assert sorted((item.due, item.id(partition)) for item in contents.not_due) == sorted(
+            (item.due, item.id) for item in model.not_due
+        )
+        assert sorted(
+            (group.due, [entry.id(partition) for entry in group.entries]) for group in contents.postponed
+        ) == (sorted((group.due, [item.id for item in group.items]) for group in model.postponed if group.items))
         assert {
-            lock_id: ([entry.id for entry in lock.entries], lock.expires_at) for lock_id, lock in contents.locks.items()
+            lock_id: ([entry.id(partition) for entry in lock.entries], lock.expires_at)
+            for lock_id, lock in contents.locks.items()
         } == {lock.id: ([item.id for item in lock.items], lock.expires_at) for lock in model.locks}
-        assert {
-            number: ([entry.id for entry in parcel.entries], parcel.target, parcel.reason)
-            for number, parcel in contents.parcels.items()
-        } == {
-            parcel.number: ([item.id for item in parcel.items], parcel.target, parcel.reason) for parcel in model.outbox
-        }
-        assert sum(contents.counts.values()) == len(model.waiting)
+        assert [
+            (entry.id(partition), parcel.target, parcel.reason)
+            for _, parcel in sorted(contents.parcels.items())
+            for entry in parcel.entries
+        ] == [(sent.item.id, sent.target, sent.origin and sent.origin["reason"]) for sent in model.outbox]
         if not contents.garbage:
-            assert set(self.real.store) <= contents.keys, "values are left that nothing needs"
+            left = set(self.real.store) - contents.keys
+            assert not left, f"values are left that nothing needs: {left}"
+
+    def _catch_up(self, now: float) -> None:
+        """Tells the model how far the queue will come with what is due: a twin of it goes first."""
+        self.real.now = now
+        deadline = self.next_deadline()
+        contents = self._seen
+        if deadline is not None and deadline <= now:
+            twin = self.real.twin()
+            twin.turn()
+            contents = stored.read(twin.value, twin.partition)
+        kept = [*contents.waiting, *(entry for group in contents.postponed for entry in group.entries)]
+        sent = [entry for _, parcel in sorted(contents.parcels.items()) for entry in parcel.entries]
+        partition = contents.partition
+        self.model.catch_up(
+            now,
+            CaughtUp(
+                len(contents.not_due),
+                {entry.id(partition) for entry in kept},
+                [entry.id(partition) for entry in sent],
+            ),
+        )
+
+    def _undo(self, before: ModelQueue | None) -> None:
+        """The save has failed, and what is in memory is thrown away."""
+        if before is not None:
+            self.model = before
+            self.model.restarted()
+
+    def _pages(self, method: str, data: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+        while True:
+            page = self.real.call(method, data)
+            yield page
+            if name not in page:
+                return
+            data = data | {"cursor": page[name]}
 
     def _expected(self, one: Operation, now: float, answer: dict[str, Any]) -> dict[str, Any]:
         if one.nonsense:
@@ -153,7 +303,7 @@ class _Pair:
         return self.model.answer(one.method, one.data, now, answer)
 
     def _contents(self) -> stored.Contents:
-        return stored.read(self.real.value)
+        return stored.read(self.real.value, self.real.partition)
 
 
 def _comparable(answer: dict[str, Any]) -> dict[str, Any]:
@@ -162,3 +312,14 @@ def _comparable(answer: dict[str, Any]) -> dict[str, Any]:
     if "locks" in comparable:
         comparable["locks"] = sorted(comparable["locks"], key=lambda lock: sorted(lock.items()).__repr__())
     return comparable
+
+
+def _difference(is_so: Any, should_be: Any) -> str:
+    """The first place where they differ, for people to read."""
+    if isinstance(is_so, dict) and isinstance(should_be, dict):
+        key = next(key for key in is_so | should_be if is_so.get(key) != should_be.get(key))
+        return f"{key}, {_difference(is_so.get(key), should_be.get(key))}"
+    if isinstance(is_so, list) and isinstance(should_be, list) and len(is_so) == len(should_be):
+        number = next(number for number, one in enumerate(is_so) if one != should_be[number])
+        return f"{number}, {_difference(is_so[number], should_be[number])}"
+    return f"{is_so!r} and not {should_be!r}"

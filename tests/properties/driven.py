@@ -6,19 +6,34 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.identity import partition_id, split_partition
 from holdfast.pushpop.commands import Moment, execute_all
 from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import CONFIG, METADATA, Queue
+from holdfast.pushpop.items import lock_prefix
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from holdfast.pushpop.core import Steps
+    from collections.abc import Callable
+
+    from holdfast.pushpop.steps import Steps
 
 Answer = dict[str, Any]
 Call = tuple[str, Any]
 Reply = TypeVar("Reply")
 
 MORNING = 1_800_000_000.0
+
+
+def drive(steps: Steps[Reply], read: Callable[[tuple[str, ...]], list[Any]]) -> Reply:
+    """Gives a state machine what it asks for, until it answers."""
+    values: list[Any] | None = None
+    try:
+        while True:
+            values = read(next(steps) if values is None else steps.send(values))
+    except StopIteration as ended:
+        reply: Reply = ended.value
+        return reply
 
 
 @dataclass(slots=True)
@@ -34,14 +49,14 @@ class Cost:
 class DrivenQueue:
     """Turns as the actor makes them, without the actor. Everything passes through JSON, as it would to a store."""
 
-    def __init__(self, name: str = "orders", **config: Any) -> None:
-        self.name = name
+    def __init__(self, actor_id: str = "orders", **config: Any) -> None:
+        self.name, self.partition = split_partition(actor_id)
         self.now = MORNING
         self.store: dict[str, bytes] = {}
         #: What the last turn cost, the queue's own metadata being in memory.
         self.cost = Cost()
         self._queue: Queue | None = None
-        self._lock_ids = (f"{number}-lock" for number in count(1))
+        self._lock_ids = (f"{lock_prefix(self.partition)}{number}-lock" for number in count(1))
         if config:
             self.call("SetConfig", config)
 
@@ -50,7 +65,8 @@ class DrivenQueue:
         """The queue as it is in memory; read from the store when it is not."""
         if self._queue is None:
             metadata, config = self._read((METADATA, CONFIG))
-            self._queue = self._drive(Queue.restore(self.name, QueueConfig.stored(config), metadata))
+            restored = Queue.restore(self.name, QueueConfig.stored(config), metadata, self.partition)
+            self._queue = self._drive(restored)
         return self._queue
 
     def call(self, method: str, data: Any = None) -> Answer:
@@ -63,8 +79,7 @@ class DrivenQueue:
         queue = self.queue
         self.cost = Cost()
         moment = Moment(self.now, lambda: next(self._lock_ids), set())
-        queue.expire(self.now)
-        queue.sweep()
+        self._drive(queue.catch_up(self.now))
         answers: list[Answer] = load(dump(self._drive(execute_all(queue, moment, calls))))
         changes = {key: None if value is None else dump(value) for key, value in queue.changes().items()}
         if saved:
@@ -99,6 +114,17 @@ class DrivenQueue:
         """Memory is gone; what was saved is not."""
         self._queue = None
 
+    def settle(self) -> None:
+        """All that is due is done, in as many turns as it takes: as reminders would have it."""
+        while (deadline := self.queue.next_deadline(self.now)) is not None and deadline <= self.now:
+            self.turn()
+
+    def twin(self) -> DrivenQueue:
+        """Another one with the same store, and no memory: what is done to it is not done to this one."""
+        twin = DrivenQueue(partition_id(self.name, self.partition))
+        twin.store, twin.now = dict(self.store), self.now
+        return twin
+
     def pass_time(self, seconds: float) -> None:
         """Below zero too: a clock may be set back."""
         self.now += seconds
@@ -108,13 +134,7 @@ class DrivenQueue:
         return load(self.store[key]) if key in self.store else None
 
     def _drive(self, steps: Steps[Reply]) -> Reply:
-        values: list[Any] | None = None
-        try:
-            while True:
-                values = self._read(next(steps) if values is None else steps.send(values))
-        except StopIteration as ended:
-            reply: Reply = ended.value
-            return reply
+        return drive(steps, self._read)
 
     def _read(self, keys: tuple[str, ...]) -> list[Any]:
         self.cost.keys_read += len(keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from properties.journal import Journal
@@ -17,19 +17,41 @@ if TYPE_CHECKING:
     from properties.operations import Operation
 
 Answer = dict[str, Any]
+#: An actor, and an id there.
+Key = tuple[str, str]
+
+# Which refusals a call may meet, besides that of what is no request at all.
+REFUSALS = {
+    "Push": {"CAPACITY", "RATE_LIMITED", "CONFLICT"},
+    "Pop": {"QUEUE_LOCKED"},
+    "PopWithAck": {"QUEUE_LOCKED"},
+    "Complete": {"NOT_LEASED"},
+    "Revoke": {"NOT_FOUND", "CONFLICT"},
+    "Requeue": {"LOCK_NOT_FOUND", "CONFLICT", "LOCK_EXPIRED"},
+    "ExtendByPrefix": {"LOCK_NOT_FOUND", "CONFLICT", "LOCK_EXPIRED"},
+} | {method: {"LOCK_EXPIRED", "LOCK_NOT_FOUND", "INVALID_LOCK_ID"} for method in (*ENDS_A_LOCK, "ExtendLock")}
 
 
 @dataclass(slots=True, eq=False)
 class Call:
     """One operation of one caller, with the commits between which it was done, if it was."""
 
-    queue: str
+    actor: str
     operation: Operation
     #: Whether it had a turn of its own.
     alone: bool
     began: int
     ended: int | None = None
     outcome: str = "open"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        data: dict[str, Any] = self.operation.data or {}
+        return data
+
+    @property
+    def unheard(self) -> bool:
+        return self.outcome in ("failed", "left")
 
     def may_be_of(self, commit: int) -> bool:
         return self.began < commit and (self.ended is None or commit <= self.ended)
@@ -42,7 +64,9 @@ class Attempt:
     call: Call
     payload: Any
     priority: int
-    lives: list[Life] = field(default_factory=list)
+    dedup_id: str | None
+    #: As it was pushed; what became of it elsewhere follows from that.
+    life: Life | None = None
     came_in: int | None = None
 
 
@@ -52,24 +76,41 @@ class Ledger:
     def __init__(self, storage: MemoryStorage, now: Callable[[], float]) -> None:
         self.journal = Journal(storage, now, self._came)
         self.calls: list[Call] = []
+        self._now = now
         self._attempts: dict[str, Attempt] = {}
-        #: What was promised: ids of pushes that were answered, by queue.
-        self._promised: dict[tuple[str, str], Attempt] = {}
-        self._popped: set[tuple[str, str]] = set()
-        self._acknowledged: set[tuple[str, str]] = set()
-        self._abandoned: set[tuple[str, str]] = set()
-        # Of each queue, in the end: calls whose answer nobody heard, and purges.
+        #: What was promised: ids of pushes that were answered.
+        self._promised: dict[Key, Attempt] = {}
+        self._popped: set[Key] = set()
+        self._acknowledged: set[Key] = set()
+        #: Locks of which something may have been given back.
+        self._abandoned: set[Key] = set()
+        #: What was named in a completion, and locks of which only some was given back or rejected.
+        self._completing: set[Key] = set()
+        self._divided: set[Key] = set()
+        # In the end, of each queue: calls whose answer nobody heard, completions, revocations, and purges.
         self._unheard_calls: dict[str, list[Call]] = {}
+        self._removals: dict[Key, list[Call]] = {}
         self._purges: dict[str, list[Call]] = {}
 
     # As it happens
 
-    def asked(self, queue: str, operation: Operation, *, alone: bool) -> Call:
-        call = Call(queue, operation, alone, began=self.journal.commits)
+    def asked(self, actor: str, operation: Operation, *, alone: bool) -> Call:
+        call = Call(actor, operation, alone, began=self.journal.commits)
         self.calls.append(call)
-        if operation.method == "Push" and not operation.nonsense:
-            for entry in operation.data.get("items", [operation.data]):
-                self._attempts[entry["item"]["tag"]] = Attempt(call, entry["item"], entry.get("priority", 0))
+        if operation.nonsense:
+            return call
+        data = call.data
+        match operation.method:
+            case "Push":
+                for entry in data.get("items", [data]):
+                    attempt = Attempt(call, entry["item"], entry.get("priority", 0), entry.get("dedup_id"))
+                    self._attempts[entry["item"]["tag"]] = attempt
+            case "Revoke":
+                self.journal.unwanted.add((actor, data["id"]))
+            case "Complete":
+                self._completing.update((actor, item_id) for item_id in data["ids"])
+            case "Abandon" | "DeadLetter" if "ids" in data:
+                self._divided.add((actor, data["lock_id"]))
         return call
 
     def failed(self, call: Call) -> None:
@@ -97,51 +138,69 @@ class Ledger:
             self._locked(call, answer)
         elif method in ENDS_A_LOCK:
             self._ended(call, answer)
-        elif method in ("Peek", "Stats"):
+        elif method in ("Peek", "Stats", "DeadLetters"):
             self._looked(call, answer)
 
     def _came(self, life: Life, payload: Any, commit: int) -> None:
-        """An item was saved that is no dead letter."""
+        """An item was saved that was not there before, nor in any other queue."""
         attempt = self._attempts[life.tag]
-        attempt.lives.append(life)
-        attempt.came_in = commit
-        assert len(attempt.lives) == 1, f"{life.tag} was stored twice: {attempt.lives}"
-        assert attempt.call.queue == life.queue
+        assert attempt.life is None, f"{life.tag} was stored twice: {attempt.life} and {life}"
+        attempt.life, attempt.came_in = life, commit
+        assert attempt.call.actor == life.actor
         assert (attempt.payload, attempt.priority) == (payload, life.priority)
 
     def _refused(self, call: Call, code: str, answer: Answer) -> None:
         method = call.operation.method
+        told = f"{call} was answered {answer}"
+        if code == "INVALID_REQUEST":
+            assert self._may_be_invalid(call), told
+            return
+        assert code in REFUSALS.get(method, ()), told
         if code == "QUEUE_LOCKED":
-            assert method in ("Pop", "PopWithAck")
             assert answer["items"] == []
             assert answer["lock_expires_at"] > 0
-            return
-        if code == "INVALID_REQUEST":
-            # A dead letter of a dead-letter queue, or a queue that were to take its own.
-            contents = self.journal.watched(call.queue).contents
-            has_none = contents.takes_dead_letters or call.queue.endswith("-deadletter")
-            assert (method == "DeadLetter" and has_none) or (
-                method == "SetConfig" and call.operation.data == {"dead_letter_queue": call.queue}
-            ), f"{call.operation} was answered {answer}"
-            return
-        assert code in ("LOCK_EXPIRED", "LOCK_NOT_FOUND", "INVALID_LOCK_ID"), f"{call.operation} was answered {answer}"
-        if code == "LOCK_EXPIRED":
-            lock = call.queue, call.operation.data["lock_id"]
+        elif code in ("CAPACITY", "RATE_LIMITED"):
+            assert answer["retry_after"] >= 1
+        elif code == "LOCK_EXPIRED" and method in (*ENDS_A_LOCK, "ExtendLock"):
+            lock = call.actor, call.data["lock_id"]
             assert lock not in self._acknowledged
             assert all(life.where != LOCKED + lock[1] for life in self.journal.locks[lock])
 
+    def _may_be_invalid(self, call: Call) -> bool:
+        """A dead letter of a dead-letter queue, items a lock does not hold, or a configuration that cannot be."""
+        data, contents = call.data, self.journal.watched(call.actor).contents
+        if call.operation.method in ("Abandon", "DeadLetter") and "ids" in data:
+            return True
+        if call.operation.method == "DeadLetter":
+            return contents.takes_dead_letters or "-deadletter" in call.actor
+        return call.operation.method == "SetConfig" and (
+            "@" in call.actor or "capacity" in data or "partitions" in data or data.get("dead_letter_queue") is not None
+        )
+
     def _pushed(self, call: Call, answer: Answer) -> None:
-        entries = call.operation.data.get("items", [call.operation.data])
-        assert answer["count"] == len(entries) == len(set(answer["ids"]))
+        entries = call.data.get("items", [call.data])
+        new = duplicates = 0
+        assert len(answer["ids"]) == len(entries)
         for entry, item_id in zip(entries, answer["ids"], strict=True):
-            key = call.queue, item_id
-            assert key not in self._promised, f"the id {key} was given twice"
-            attempt = self._promised[key] = self._attempts[entry["item"]["tag"]]
-            if attempt.lives:
-                assert attempt.lives[0].id == item_id
-            else:
+            key = call.actor, item_id
+            attempt = self._attempts[entry["item"]["tag"]]
+            if attempt.life is not None:
+                assert attempt.life.id == item_id
+                assert key not in self._promised, f"the id {key} was given twice"
+                self._promised[key] = attempt
+                new += 1
+                continue
+            first = self._promised.get(key)
+            known = self.journal.dedup_ids.get(key) if first is None else first.dedup_id
+            if known is not None:
+                assert known == attempt.dedup_id, f"{attempt} is said to be what {key} is"
+                duplicates += 1
+            elif attempt.dedup_id is None:
                 # Only what is taken in the turn that brought it is never on the disk.
                 assert not call.alone, f"{key} was answered but not saved"
+                self._promised[key] = attempt
+                new += 1
+        assert new <= answer["count"] <= len(entries) - duplicates
 
     def _took(self, call: Call, answer: Answer) -> None:
         for key, _ in self._delivered(call, answer):
@@ -155,16 +214,19 @@ class Ledger:
         if not delivered:
             assert "lock_id" not in answer
             return
-        held = self.journal.locks[call.queue, answer["lock_id"]]
-        assert [(life.queue, life.id) for life in held] == [key for key, _ in delivered]
-        for life, (_, message) in zip(held, delivered, strict=True):
-            assert life.locks[answer["lock_id"]] == message["delivery_count"]
+        held = self.journal.locks.get((call.actor, answer["lock_id"]), [])
+        keys = [(life.actor, life.id) for life in held]
+        if call.alone:
+            assert keys == [key for key, _ in delivered]
+        messages = dict(delivered)
+        for life, key in zip(held, keys, strict=True):  # others may have completed some of it in the same turn
+            assert life.locks[answer["lock_id"]] == messages[key]["delivery_count"]
 
-    def _delivered(self, call: Call, answer: Answer) -> list[tuple[tuple[str, str], dict[str, Any]]]:
+    def _delivered(self, call: Call, answer: Answer) -> list[tuple[Key, dict[str, Any]]]:
         assert answer["count"] == len(answer["items"]) == len(answer["messages"])
         delivered = []
         for item, message in zip(answer["items"], answer["messages"], strict=True):
-            key = call.queue, message["id"]
+            key = call.actor, message["id"]
             attempt = self._attempts[item["tag"]]
             assert (attempt.payload, attempt.priority) == (item, message["priority"])
             assert key not in self._popped
@@ -172,27 +234,36 @@ class Ledger:
         return delivered
 
     def _ended(self, call: Call, answer: Answer) -> None:
-        lock_id = call.operation.data["lock_id"]
-        held = self.journal.locks[call.queue, lock_id]
+        method, lock_id = call.operation.method, call.data["lock_id"]
+        lock = call.actor, lock_id
+        held = self.journal.locks[lock]
+        if method == "Acknowledge":
+            self._acknowledged.add(lock)
+        elif method == "Abandon":
+            self._abandoned.add(lock)
+        if lock in self._divided or any((life.actor, life.id) in self._completing for life in held):
+            assert answer["items_acknowledged"] <= len(held)
+            return
         assert answer["items_acknowledged"] == len(held)
         assert all(life.where != LOCKED + lock_id for life in held)
-        if call.operation.method == "Acknowledge":
-            self._acknowledged.add((call.queue, lock_id))
+        if method == "Acknowledge":
             assert all(life.gone_from == LOCKED + lock_id for life in held)
-        elif call.operation.method == "Abandon":
-            self._abandoned.add((call.queue, lock_id))
-        elif call.operation.method == "DeadLetter":
+        elif method == "DeadLetter":
             assert all((life.gone_from or life.where).startswith(IN_PARCEL) for life in held)
 
     def _looked(self, call: Call, answer: Answer) -> None:
         if call.began != call.ended:
             return  # others were at it meanwhile
-        waiting = self.journal.watched(call.queue).contents.waiting
+        contents = self.journal.watched(call.actor).contents
+        waiting = contents.waiting
+        ids = [entry.id(contents.partition) for entry in waiting]
         if call.operation.method == "Stats":
-            assert answer["count"] == sum(answer["priorities"].values()) == len(waiting)
-        else:
-            shown = [message["id"] for message in answer["messages"]]
-            assert shown == [entry.id for entry in waiting[: call.operation.data["count"]]]
+            assert sum(answer["priorities"].values()) == len(waiting)
+            assert (answer["delayed"], answer["count"]) == (contents.delayed, len(waiting) + contents.delayed)
+        elif call.operation.method == "DeadLetters":
+            assert {letter["id"] for letter in answer["dead_letters"]} <= set(ids)
+        elif not any(entry.until is not None and entry.until <= self._now() for entry in waiting):
+            assert [message["id"] for message in answer["messages"]] == ids[: call.data["count"]]
 
     # In the end
 
@@ -201,33 +272,54 @@ class Ledger:
         if self.journal.broken:
             raise self.journal.broken
         for call in self.calls:
-            if call.operation.method == "Abandon" and call.outcome in ("failed", "left"):
-                self._abandoned.add((call.queue, call.operation.data["lock_id"]))
-            if call.outcome in ("failed", "left"):
-                self._unheard_calls.setdefault(call.queue, []).append(call)
-            if call.operation.method == "Purge":
-                self._purges.setdefault(call.queue, []).append(call)
+            self._sort(call)
         unexplained: dict[int, list[Life]] = {}
         for life in self.journal.lives.values():
             if life.gone_in is not None and not self._explained(life):
                 unexplained.setdefault(life.gone_in, []).append(life)
         self._blame_lost_answers(unexplained)
         for key, attempt in self._promised.items():
-            taken_at_once = key in self._popped or self._purged_during(attempt.call)
-            assert attempt.lives or taken_at_once, f"{key} was answered, and is nowhere"
+            taken_at_once = key in self._popped or key in self._removals or self._purged_during(attempt.call)
+            assert attempt.life or taken_at_once, f"{key} was answered, and is nowhere"
+        for attempt in self._attempts.values():
+            refused = attempt.call.outcome not in ("answered", "open") and not attempt.call.unheard
+            assert not (refused and attempt.life), f"{attempt} was refused, and is stored"
         self._check_bulks()
+
+    def _sort(self, call: Call) -> None:
+        method, data = call.operation.method, call.data
+        done = call.unheard or call.outcome in ("answered", "NOT_LEASED")
+        if not done or call.operation.nonsense:
+            return
+        if call.unheard:
+            self._unheard_calls.setdefault(call.actor, []).append(call)
+        match method:
+            case "Purge":
+                self._purges.setdefault(call.actor, []).append(call)
+            case "Complete" | "Revoke":
+                for item_id in data["ids"] if method == "Complete" else [data["id"]]:
+                    self._removals.setdefault((call.actor, item_id), []).append(call)
+            case "Abandon":
+                self._abandoned.add((call.actor, data["lock_id"]))
+            case "Requeue":
+                prefix = data["lock_id_prefix"]
+                locks = [lock for lock in self.journal.locks if lock[0] == call.actor and lock[1].startswith(prefix)]
+                self._abandoned.update(locks)
 
     def _explained(self, life: Life) -> bool:
         """Whether somebody was told why it went, or would have been told, had the answer not been lost."""
         assert life.gone_in is not None
-        if life.gone_from.startswith(IN_PARCEL) or (life.queue, life.id) in self._popped:
-            return True  # the journal has seen a dead letter arrive
+        key = life.actor, life.id
+        if life.gone_from.startswith(IN_PARCEL) or key in self._popped or life.gone_expired:
+            return True  # the journal has seen it arrive elsewhere, if it was sent
+        if any(call.may_be_of(life.gone_in) for call in self._removals.get(key, ())):
+            return True
         if not life.gone_from.startswith(LOCKED):
             return False
         lock_id = life.gone_from.removeprefix(LOCKED)
-        return (life.queue, lock_id) in self._acknowledged or any(
-            call.operation.method == "Acknowledge" and call.operation.data.get("lock_id") == lock_id
-            for call in self._unheard(life.queue, life.gone_in)
+        return (life.actor, lock_id) in self._acknowledged or any(
+            call.operation.method == "Acknowledge" and call.data.get("lock_id") == lock_id
+            for call in self._unheard(life.actor, life.gone_in)
         )
 
     def _blame_lost_answers(self, unexplained: dict[int, list[Life]]) -> None:
@@ -235,38 +327,38 @@ class Ledger:
         blamed: set[Call] = set()
         for commit, lives in sorted(unexplained.items()):
             assert all(self._was_waiting(life) for life in lives), f"lost: {lives}"
-            [queue] = {life.queue for life in lives}
-            if any(call.may_be_of(commit) for call in self._purges.get(queue, ())):
+            [actor] = {life.actor for life in lives}
+            if any(call.may_be_of(commit) for call in self._purges.get(actor, ())):
                 continue
             missing = len(lives)
-            suspects = [call for call in self._unheard(queue, commit) if call.operation.method == "Pop"]
+            suspects = [call for call in self._unheard(actor, commit) if call.operation.method == "Pop"]
             for call in sorted(
                 set(suspects) - blamed, key=lambda call: (call.ended or self.journal.commits, call.began)
             ):
                 if missing > 0:
                     blamed.add(call)
-                    missing -= (call.operation.data or {}).get("count", 1)
+                    missing -= call.data.get("count", 1)
             assert missing <= 0, f"lost: {lives}"
 
     def _was_waiting(self, life: Life) -> bool:
         """Whether a pop or a purge could get at it: a lock may have ended earlier in the same turn."""
         lock_id = life.gone_from.removeprefix(LOCKED)
-        return lock_id == life.gone_from or life.gone_late or (life.queue, lock_id) in self._abandoned
+        return lock_id == life.gone_from or life.gone_late or (life.actor, lock_id) in self._abandoned
 
-    def _unheard(self, queue: str, commit: int) -> list[Call]:
-        return [call for call in self._unheard_calls.get(queue, ()) if call.may_be_of(commit)]
+    def _unheard(self, actor: str, commit: int) -> list[Call]:
+        return [call for call in self._unheard_calls.get(actor, ()) if call.may_be_of(commit)]
 
     def _purged_during(self, push: Call) -> bool:
         return any(
             purge.began <= (push.ended or 0) and (purge.ended is None or push.began <= purge.ended)
-            for purge in self._purges.get(push.queue, ())
+            for purge in self._purges.get(push.actor, ())
         )
 
     def _check_bulks(self) -> None:
-        """All or nothing, whatever the caller heard."""
+        """All or nothing, whatever the caller heard; but for what is a duplicate."""
         bulks: dict[Call, set[int | None]] = {}
         for attempt in self._attempts.values():
-            if attempt.call.alone:
+            if attempt.call.alone and attempt.dedup_id is None:
                 bulks.setdefault(attempt.call, set()).add(attempt.came_in)
         for call, commits in bulks.items():
             assert len(commits) == 1, f"{call} was stored in parts"

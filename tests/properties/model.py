@@ -1,50 +1,87 @@
 """A queue as its users understand it, in the plainest code there is. What the real one answers is compared with this.
 
-Written from the design, not from the code: one list of items, sorted whenever something comes back. It answers with
-the same JSON objects; what only the real queue can know (ids, and the words of a message) it is told or leaves out.
+Written from the design, not from the code: lists of items, sorted whenever something comes back. It answers with the
+same JSON objects; what only the real queue can know (ids, and the words of a message) it is told or leaves out.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from math import ceil, inf
+from typing import Any, TypeGuard
 
 Answer = dict[str, Any]
 
 LONGEST_LOCK = 300
 MOST_AT_ONCE = 100
 
-COUNTERS = ("pushed", "popped", "acknowledged", "abandoned", "expired", "redelivered", "dead_lettered", "purged")
+COUNTERS = (
+    "pushed",
+    "popped",
+    "acknowledged",
+    "abandoned",
+    "expired",
+    "redelivered",
+    "dead_lettered",
+    "purged",
+    "revoked",
+    "ttl_expired",
+    "deduplicated",
+    "redriven",
+)
+
+DEFAULTS: dict[str, Any] = {
+    "partitions": 1,
+    "max_locks": 1,
+    "max_deliveries": 10,
+    "dead_letter_queue": None,
+    "dedup_window_seconds": 300,
+    "capacity": None,
+    "default_ttl_seconds": None,
+    "expired_to_dead_letters": False,
+    "rate_per_second": None,
+}
 
 
 @dataclass(order=True, slots=True)
 class Item:
-    """Sorts as it is to be taken: by priority, then by age."""
+    """Sorts as it is to be taken: by priority, then by when it became available."""
 
     priority: int
     number: int
     id: str = field(compare=False)
     payload: Any = field(compare=False)
     enqueued_at: float = field(compare=False)
+    #: When it falls due, and when it expires; None when it does not.
+    due: float | None = field(compare=False, default=None)
+    until: float | None = field(compare=False, default=None)
+    dedup_id: str | None = field(compare=False, default=None)
+    idempotency_key: str | None = field(compare=False, default=None)
     deliveries: int = field(compare=False, default=0)
     error: str | None = field(compare=False, default=None)
     #: Of a dead letter, where it came from.
     origin: dict[str, Any] | None = field(compare=False, default=None)
+    #: Whether it expired while it was locked. Should the clock be set back before it is given back, nobody knows how
+    #: long it takes until it is looked at again.
+    overlooked: bool = field(compare=False, default=False)
 
-    def message(self) -> dict[str, Any]:
+    def expired(self, now: float) -> bool:
+        return self.until is not None and self.until <= now
+
+    def message(self, partition: int) -> dict[str, Any]:
         message = {
             "id": self.id,
             "priority": self.priority,
             "delivery_count": self.deliveries,
             "enqueued_at": _iso(self.enqueued_at),
-            "partition": 0,
+            "partition": partition,
         }
-        if self.error is not None:
-            message["last_error"] = self.error
+        optional = {"dedup_id": self.dedup_id, "idempotency_key": self.idempotency_key, "last_error": self.error}
+        message |= {key: value for key, value in optional.items() if value is not None}
         if self.origin is not None:
-            message["dead_letter"] = self.origin | {"dead_lettered_at": _iso(self.origin["dead_lettered_at"])}
+            message["dead_letter"] = _origin_shown(self.origin)
         return message
 
 
@@ -56,27 +93,42 @@ class Lock:
 
 
 @dataclass(slots=True)
-class Parcel:
-    """Dead letters on their way."""
+class Group:
+    """Given back with a delay."""
 
-    number: int
-    target: str
     items: list[Item]
-    reason: str
-    at: float
+    due: float
 
-    def origin_of(self, item: Item, queue: str) -> dict[str, Any]:
-        return {
-            "reason": self.reason,
-            "attempts": item.deliveries,
-            "last_error": item.error,
-            "original_queue": queue,
-            "original_partition": 0,
-            "original_id": item.id,
-            "tenant_id": "default",
-            "idempotency_key": None,
-            "dead_lettered_at": self.at,
-        }
+
+@dataclass(slots=True)
+class Sent:
+    """On its way to another queue: as a dead letter, or back to where it came from."""
+
+    item: Item
+    target: str
+    origin: dict[str, Any] | None
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A dedup id."""
+
+    value: Any
+    at: float
+    #: Whether its window was over once: it may have been forgotten, even if the window grows or the clock goes back.
+    lapsed: bool = False
+
+
+@dataclass(slots=True)
+class CaughtUp:
+    """How far the queue came with what is due: it does some at a time, and that much is for it to choose."""
+
+    #: How many are still kept for later.
+    not_due: int
+    #: The ids of all that wait, or were given back with a delay.
+    kept: set[str]
+    #: The ids of all that is to be sent, in that order.
+    sent: list[str]
 
 
 class Refused(Exception):
@@ -85,22 +137,31 @@ class Refused(Exception):
 
 
 class ModelQueue:
-    """One queue."""
+    """One queue, or one partition of it."""
 
-    def __init__(self, name: str, *, remembered: int = 100) -> None:
+    def __init__(self, name: str, partition: int = 0, *, remembered: int = 100) -> None:
         self.name = name
-        self.config: dict[str, Any] = {"max_locks": 1, "max_deliveries": 10, "dead_letter_queue": None}
+        self.partition = partition
+        self.config = dict(DEFAULTS)
+        self.config_version = 0
+        self.untold: list[int] = []
         self.waiting: list[Item] = []
+        #: Not due yet; the first of them first.
+        self.not_due: list[Item] = []
+        self.postponed: list[Group] = []
         self.locks: list[Lock] = []
         self.expired: list[str] = []
-        self.outbox: list[Parcel] = []
+        self.outbox: list[Sent] = []
         self.ids: set[str] = set()
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.takes_dead_letters = False
         self._remembered = remembered
-        self._pushed = 0
-        self._parcels = 0
+        self._numbers = 0
         self._received: dict[str, int] = {}
+        self._dedup: dict[str, Remembered] = {}
+        self._claims: dict[str, Remembered] = {}
+        #: How many may be pushed at once, at this moment.
+        self._free, self._free_at = inf, 0.0
 
     def answer(self, method: str, data: dict[str, Any] | None, now: float, given: Answer) -> Answer:
         """What is to be answered. ``given`` is what was, for the names that the queue is free to choose."""
@@ -110,41 +171,122 @@ class ModelQueue:
             return refused.answer
         return answer
 
-    def expire(self, now: float) -> None:
-        """Comes before everything that is asked."""
-        expired = [lock for lock in self.locks if lock.expires_at <= now]
-        for lock in sorted(expired, key=lambda lock: (lock.expires_at, lock.items[0])):
-            self.counters["expired"] += len(lock.items)
-            self.expired = [*self.expired, lock.id][-self._remembered :]
-            self._give_back(lock, now, None)
-
     @property
     def dead_letter_queue(self) -> str | None:
         if self.takes_dead_letters or self.name.endswith("-deadletter"):
             return None
         return self.config["dead_letter_queue"] or f"{self.name}-deadletter"
 
+    @property
+    def locked(self) -> int:
+        return sum(len(lock.items) for lock in self.locks)
+
+    @property
+    def delayed(self) -> int:
+        return len(self.not_due) + sum(len(group.items) for group in self.postponed)
+
+    @property
+    def load(self) -> int:
+        return len(self.waiting) + self.delayed + self.locked
+
+    # By itself
+
+    def catch_up(self, now: float, given: CaughtUp) -> None:
+        """Comes before everything that is asked."""
+        for known in (*self._dedup.values(), *self._claims.values()):
+            known.lapsed = known.lapsed or known.at + self.config["dedup_window_seconds"] <= now
+        for item in (item for lock in self.locks for item in lock.items):
+            item.overlooked = item.overlooked or item.expired(now)
+        expired = [lock for lock in self.locks if lock.expires_at <= now]
+        for lock in sorted(expired, key=lambda lock: (lock.expires_at, lock.items[0])):
+            self.counters["expired"] += len(lock.items)
+            most = max(self._remembered, self.config["max_locks"])
+            self.expired = [*self.expired, lock.id][-most:]
+            self._give_back(self._release(lock), now, None)
+        for group in [group for group in self.postponed if group.due <= now]:
+            self.postponed.remove(group)
+            self.waiting = sorted([*self.waiting, *group.items])
+        while len(self.not_due) > given.not_due:
+            item = self.not_due.pop(0)
+            assert item.due is not None
+            assert item.due <= now, f"{item} came too early"
+            item.number = self._next_number()
+            insort(self.waiting, item)
+        gone = [item for item in self._not_locked() if item.id not in given.kept]
+        assert all(item.expired(now) for item in gone), f"lost: {gone}"
+        if self.config["expired_to_dead_letters"] and self.dead_letter_queue is not None:
+            gone.sort(key=lambda item: given.sent.index(item.id))
+        self._spoil(gone, now)
+
+    def is_caught_up(self, now: float) -> bool:
+        """Whether nothing is left to be done at this moment; some things are done in the next tenth of a second."""
+        return not (
+            any(item.due is not None and item.due <= now for item in self.not_due)
+            or any(item.expired(now - 0.1) for item in self._not_locked() if not item.overlooked)
+        )
+
+    def restarted(self) -> None:
+        """What is not saved is gone: how fast it was pushed."""
+        self._free, self._free_at = inf, 0.0
+
     # What may be asked
 
     def _Push(self, data: Answer, now: float, given: Answer) -> Answer:
         entries = data.get("items", [data])
-        ids = given["ids"]
-        assert len(ids) == len(entries)
-        for item_id, entry in zip(ids, entries, strict=True):
-            self._append(item_id, entry.get("priority", 0), entry["item"], now)
-        return {"success": True, "count": len(ids), "ids": ids}
+        ids = given.get("ids", [None] * len(entries))
+        seen = set()
+        new = []
+        for number, entry in enumerate(entries):
+            dedup_id = entry.get("dedup_id")
+            if dedup_id is None or not self.config["dedup_window_seconds"]:
+                new.append(number)
+            elif dedup_id not in seen:
+                seen.add(dedup_id)
+                if not self._is_duplicate(dedup_id, now, ids[number]):
+                    new.append(number)
+                    if self._is_elsewhere(dedup_id, now, given):
+                        raise Refused("CONFLICT")
+        self._refuse_too_many(len(new), data.get("elsewhere", 0), now)
+        expected = []
+        for number, (item_id, entry) in enumerate(zip(ids, entries, strict=True)):
+            dedup_id = entry.get("dedup_id")
+            if number in new:
+                self._append(item_id, entry, now)
+                if dedup_id is not None and self.config["dedup_window_seconds"]:
+                    self._dedup[dedup_id] = Remembered(item_id, now)
+                expected.append(item_id)
+            else:
+                expected.append(self._dedup[dedup_id].value)
+        self.counters["deduplicated"] += len(entries) - len(new)
+        return {"success": True, "count": len(new), "ids": expected}
+
+    def _Claim(self, data: Answer, now: float, given: Answer) -> Answer:
+        homes = []
+        for dedup_id, told in zip(data["dedup_ids"], given["partitions"], strict=True):
+            claimed, pushed = self._claims.get(dedup_id), self._dedup.get(dedup_id)
+            home = data["partition"]
+            if self._is_fresh(claimed, now) and not (claimed.lapsed and told != claimed.value):
+                home = claimed.value
+            elif self._is_fresh(pushed, now) and not pushed.lapsed:
+                home = self.partition
+            elif (claimed and told == claimed.value) or (pushed and told == self.partition):
+                home = told  # it need not be forgotten at once
+            if self.config["dedup_window_seconds"] and not self._is_fresh(claimed, now):
+                self._claims[dedup_id] = Remembered(home, now)
+            homes.append(home)
+        return {"success": True, "partitions": homes}
 
     def _Pop(self, data: Answer, now: float, given: Answer) -> Answer:
-        return _popped(self._take(data))
+        return self._popped(self._take(data, now))
 
     def _PopWithAck(self, data: Answer, now: float, given: Answer) -> Answer:
-        items = self._take(data)
+        items = self._take(data, now)
         if not items:
-            return _popped([])
+            return self._popped([])
         ttl = min(max(data.get("ttl_seconds", 30), 1), LONGEST_LOCK)
         lock = Lock(given["lock_id"], items, now + ttl)
         self.locks.append(lock)
-        return _popped(items) | {"locked": True, "lock_id": lock.id, "lock_expires_at": lock.expires_at}
+        return self._popped(items) | {"locked": True, "lock_id": lock.id, "lock_expires_at": lock.expires_at}
 
     def _Acknowledge(self, data: Answer, now: float, given: Answer) -> Answer:
         lock = self._lock(data)
@@ -152,14 +294,47 @@ class ModelQueue:
         self.counters["acknowledged"] += len(lock.items)
         return {"success": True, "items_acknowledged": len(lock.items)}
 
+    def _Complete(self, data: Answer, now: float, given: Answer) -> Answer:
+        completed, ignored, not_leased = 0, 0, []
+        free = {item.id for item in (*self._not_locked(), *self.not_due)}
+        for item_id in data["ids"]:
+            lock = next((lock for lock in self.locks if item_id in {item.id for item in lock.items}), None)
+            if lock is not None:
+                completed += 1
+                lock.items = [item for item in lock.items if item.id != item_id]
+                if not lock.items:
+                    self.locks.remove(lock)
+            elif item_id in free:
+                not_leased.append(item_id)
+            else:
+                ignored += 1
+        self.counters["acknowledged"] += completed
+        counts = {"completed": completed, "ignored": ignored}
+        if not_leased:
+            return {"success": False, "error_code": "NOT_LEASED", "not_leased": not_leased} | counts
+        return {"success": True} | counts
+
     def _Abandon(self, data: Answer, now: float, given: Answer) -> Answer:
-        lock = self._lock(data)
-        self.counters["abandoned"] += len(lock.items)
-        self._give_back(lock, now, data.get("error"))
-        return {"success": True, "items_acknowledged": len(lock.items)}
+        return self._abandon(self._lock(data), data, now)
+
+    def _Requeue(self, data: Answer, now: float, given: Answer) -> Answer:
+        return self._abandon(self._lock_named(data["lock_id_prefix"]), data, now)
+
+    def _abandon(self, lock: Lock, data: Answer, now: float) -> Answer:
+        items = self._release(lock, data.get("ids"))
+        self.counters["abandoned"] += len(items)
+        before = self.counters["dead_lettered"]
+        self._give_back(items, now, data.get("error"), data.get("delay_seconds", 0))
+        dead = self.counters["dead_lettered"] - before
+        return {"success": True, "items_acknowledged": len(items)} | ({"dead_lettered": dead} if dead else {})
 
     def _ExtendLock(self, data: Answer, now: float, given: Answer) -> Answer:
-        lock = self._lock(data)
+        return self._extend(self._lock(data), data, now)
+
+    def _ExtendByPrefix(self, data: Answer, now: float, given: Answer) -> Answer:
+        return self._extend(self._lock_named(data["lock_id_prefix"]), data, now)
+
+    def _extend(self, lock: Lock, data: Answer, now: float) -> Answer:
         lock.expires_at = min(lock.expires_at + data.get("additional_ttl_seconds", 30), now + LONGEST_LOCK)
         return {"success": True, "lock_expires_at": lock.expires_at}
 
@@ -167,32 +342,35 @@ class ModelQueue:
         lock = self._lock(data)
         if self.dead_letter_queue is None:
             raise Refused("INVALID_REQUEST")
-        self.locks.remove(lock)
-        self._send(lock.items, data.get("reason") or "rejected", now)
-        return {"success": True, "items_acknowledged": len(lock.items)}
+        items = self._release(lock, data.get("ids"))
+        self._send_to_dead_letters(items, data.get("reason") or "rejected", now)
+        return {"success": True, "items_acknowledged": len(items)}
 
     def _Peek(self, data: Answer, now: float, given: Answer) -> Answer:
-        return _popped(self.waiting[: data.get("count", 1)])
+        fresh = [item for item in self.waiting if not item.expired(now)]
+        return self._popped(fresh[: data.get("count", 1)])
 
     def _InFlight(self, data: Answer, now: float, given: Answer) -> Answer:
         shown, room = [], MOST_AT_ONCE
         for lock in sorted(self.locks, key=lambda lock: (lock.expires_at, lock.items[0])):
             items, room = lock.items[:room], max(0, room - len(lock.items))
-            shown.append(_popped(items) | _shown(lock))
+            shown.append(self._popped(items) | _shown(lock))
         return {"locks": shown}
 
     def _Stats(self, data: Answer, now: float, given: Answer) -> Answer:
         priorities = sorted({item.priority for item in self.waiting})
         firsts = [next(item for item in self.waiting if item.priority == priority) for priority in priorities]
-        oldest = min((item.enqueued_at for item in firsts), default=None)
+        oldest = min((item.due or item.enqueued_at for item in firsts), default=None)
         return {
             "queue": self.name,
-            "count": len(self.waiting),
+            "partition": self.partition,
+            "count": len(self.waiting) + self.delayed,
             "priorities": {
                 str(priority): sum(item.priority == priority for item in self.waiting) for priority in priorities
             },
-            "locked": sum(len(lock.items) for lock in self.locks),
-            "delayed": 0,
+            "locked": self.locked,
+            "delayed": self.delayed,
+            "load": self.load,
             "oldest_age_seconds": None if oldest is None else max(0.0, now - oldest),
             "locks": [_shown(lock) for lock in self.locks],
             "counters": dict(self.counters),
@@ -201,19 +379,97 @@ class ModelQueue:
         }
 
     def _Purge(self, data: Answer, now: float, given: Answer) -> Answer:
-        purged = len(self.waiting)
-        self.waiting.clear()
+        purged = len(self.waiting) + self.delayed
+        for items in (self.waiting, self.not_due, self.postponed):
+            items.clear()  # type: ignore[attr-defined]
         self.counters["purged"] += purged
         return {"success": True, "purged": purged}
+
+    def _Revoke(self, data: Answer, now: float, given: Answer) -> Answer:
+        if any(item.id == data["id"] for lock in self.locks for item in lock.items):
+            raise Refused("CONFLICT")
+        found = [item for item in (*self._not_locked(), *self.not_due) if item.id == data["id"]]
+        if not found:
+            raise Refused("NOT_FOUND")
+        self._remove(found)
+        self.counters["revoked"] += 1
+        return {"success": True, "purged": 1}
+
+    # Dead letters
+
+    def _DeadLetters(self, data: Answer, now: float, given: Answer) -> Answer:
+        """The first ones; how many is for the queue to choose as long as it says that there are more."""
+        letters = self._letters(data)
+        if "next_cursor" in given:
+            letters = letters[: len(given["dead_letters"])]
+        answer: Answer = {"dead_letters": [self.letter(item) for item in letters]}
+        return answer | ({"next_cursor": given["next_cursor"]} if "next_cursor" in given else {})
+
+    def _Redrive(self, data: Answer, now: float, given: Answer) -> Answer:
+        letters = self._letters(data)
+        most = min(MOST_AT_ONCE, data.get("max", MOST_AT_ONCE))
+        if "ids" in data:
+            wanted = list(dict.fromkeys(data["ids"]))
+            letters = sorted((item for item in letters if item.id in wanted), key=lambda item: wanted.index(item.id))
+            answer: Answer = {"success": True, "redriven": min(most, len(letters)), "more": len(letters) > most}
+        else:
+            # How many it looks at is for the queue to choose.
+            count = given["redriven"] if given["more"] else len(letters)
+            answer = {"success": True, "redriven": min(most, count), "more": given["more"]}
+            answer |= {"cursor": given["cursor"]} if given["more"] else {}
+        self._send_back(letters[: answer["redriven"]])
+        return answer
+
+    def letter(self, item: Item) -> Answer:
+        assert item.origin is not None
+        return {"id": item.id, "item": item.payload} | _origin_shown(item.origin)
+
+    def _letters(self, data: Answer) -> list[Item]:
+        wanted = data.get("original_queue")
+        return [
+            item for item in self.waiting if item.origin is not None and wanted in (None, item.origin["original_queue"])
+        ]
+
+    def _send_back(self, letters: list[Item]) -> None:
+        self._remove(letters)
+        self.counters["redriven"] += len(letters)
+        sent = [Sent(item, _home(item), None) for item in letters]
+        # One message for each of the queues, in the order in which they come up.
+        targets = list(dict.fromkeys(entry.target for entry in sent))
+        self.outbox += sorted(sent, key=lambda entry: targets.index(entry.target))
+
+    # The configuration
 
     def _GetConfig(self, data: Answer, now: float, given: Answer) -> Answer:
         return dict(self.config)
 
     def _SetConfig(self, data: Answer, now: float, given: Answer) -> Answer:
-        if data.get("dead_letter_queue") == self.name:
+        changes = {key: value for key, value in data.items() if key != "elsewhere"}
+        capacity = changes.get("capacity")
+        if (
+            self.partition
+            or changes.get("dead_letter_queue") == self.name
+            or changes.get("partitions", self.config["partitions"]) < self.config["partitions"]
+            or (capacity not in (None, self.config["capacity"]) and capacity < self.load + data.get("elsewhere", 0))
+        ):
             raise Refused("INVALID_REQUEST")
-        self.config |= data
+        self.config |= changes
+        self.config_version += 1
+        self.untold = list(range(1, self.config["partitions"]))
         return dict(self.config)
+
+    def _Untold(self, data: Answer, now: float, given: Answer) -> Answer:
+        told = data.get("told")
+        if told is not None and told["version"] == self.config_version:
+            self.untold = [partition for partition in self.untold if partition != told["partition"]]
+        changed = {key: value for key, value in self.config.items() if value != DEFAULTS[key]}
+        return {"success": True, "config": changed, "version": self.config_version, "partitions": list(self.untold)}
+
+    def _Configure(self, data: Answer, now: float, given: Answer) -> Answer:
+        if data["version"] > self.config_version:
+            self.config = DEFAULTS | data["config"]
+            self.config_version = data["version"]
+        return {"success": True}
 
     # Between queues
 
@@ -221,42 +477,124 @@ class ModelQueue:
         if data["number"] <= self._received.get(data["source"], -1):
             return {"success": True, "taken": False}
         self._received[data["source"]] = data["number"]
-        self.takes_dead_letters = True
         return {"success": True, "taken": True}
 
-    def received(self, ids: list[str], source: ModelQueue, parcel: Parcel) -> None:
+    def received(self, ids: list[str], sent: list[Sent]) -> None:
         """What a transfer that was taken has put into this queue."""
-        for item_id, item in zip(ids, parcel.items, strict=True):
-            arrived = self._append(item_id, item.priority, item.payload, item.enqueued_at)
-            arrived.origin = parcel.origin_of(item, source.name)
+        for item_id, entry in zip(ids, sent, strict=True):
+            assert item_id not in self.ids, f"the id {item_id} was given twice"
+            self.ids.add(item_id)
+            self.counters["pushed"] += 1
+            arrived = replace(
+                entry.item,
+                id=item_id,
+                number=self._next_number(),
+                deliveries=0,
+                error=None,
+                due=None,
+                until=None,
+                origin=entry.origin,
+            )
+            insort(self.waiting, arrived)
+            self.takes_dead_letters = self.takes_dead_letters or entry.origin is not None
 
-    def _Transferred(self, data: Answer, now: float, given: Answer) -> Answer:
-        self.outbox = [parcel for parcel in self.outbox if parcel.number != data.get("number")]
-        following = None if not self.outbox else given["next"]
-        return {"success": True, "next": following}
+    def transferred(self, sent: list[Sent]) -> None:
+        """The other queue has them."""
+        self.outbox = [entry for entry in self.outbox if entry not in sent]
 
     # Inside
 
-    def _append(self, item_id: str, priority: int, payload: Any, enqueued_at: float) -> Item:
+    def _append(self, item_id: str, entry: Answer, now: float) -> None:
         assert item_id not in self.ids, f"the id {item_id} was given twice"
         self.ids.add(item_id)
-        self._pushed += 1
         self.counters["pushed"] += 1
-        item = Item(priority, self._pushed, item_id, payload, enqueued_at)
-        insort(self.waiting, item)
-        return item
+        delay = entry.get("delay_seconds", 0)
+        # Rounded up to a tenth of a second; clocks have digits of which nobody knows.
+        due = ceil(round((now + delay) * 10, 4)) / 10 if delay else None
+        ttl = entry.get("ttl_seconds", self.config["default_ttl_seconds"])
+        item = Item(
+            entry.get("priority", 0),
+            self._next_number(),
+            item_id,
+            entry["item"],
+            now,
+            due,
+            None if ttl is None else (due or now) + ttl,
+            entry.get("dedup_id"),
+            entry.get("idempotency_key"),
+        )
+        if due is None:
+            insort(self.waiting, item)
+        else:
+            insort(self.not_due, item, key=lambda item: (item.due, item.number))
 
-    def _take(self, data: Answer) -> list[Item]:
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _is_fresh(self, known: Remembered | None, now: float) -> TypeGuard[Remembered]:
+        return known is not None and known.at + self.config["dedup_window_seconds"] > now
+
+    def _is_duplicate(self, dedup_id: str, now: float, given: str | None) -> bool:
+        """``given`` is the id that was answered, where the queue may have forgotten it or not."""
+        known = self._dedup.get(dedup_id)
+        return self._is_fresh(known, now) and not (known.lapsed and given != known.value)
+
+    def _is_elsewhere(self, dedup_id: str, now: float, given: Answer) -> bool:
+        """Whether another partition claimed it. That need not be forgotten at once."""
+        claimed = self._claims.get(dedup_id)
+        if claimed is None or claimed.value == self.partition:
+            return False
+        sure = self._is_fresh(claimed, now) and not claimed.lapsed
+        return sure or given.get("error_code") == "CONFLICT"
+
+    def _refuse_too_many(self, new: int, elsewhere: int, now: float) -> None:
+        capacity, rate = self.config["capacity"], self.config["rate_per_second"]
+        if new and capacity is not None and self.load + elsewhere + new > capacity:
+            raise Refused("CAPACITY", retry_after=1)
+        if new and rate is not None:
+            share = rate / self.config["partitions"]
+            earned = max(0.0, now - self._free_at) * share
+            self._free, self._free_at = min(max(1.0, share), self._free + earned), now
+            if self._free < 1:
+                raise Refused("RATE_LIMITED", retry_after=max(1, ceil((1 - self._free) / share)))
+            self._free -= new
+
+    def _take(self, data: Answer, now: float) -> list[Item]:
         if len(self.locks) >= self.config["max_locks"]:
             first = min(lock.expires_at for lock in self.locks)
             raise Refused("QUEUE_LOCKED", lock_expires_at=first, items=[], count=0, locked=True)
-        taken = self.waiting[: data.get("count", 1)]
-        del self.waiting[: len(taken)]
+        taken: list[Item] = []
+        spoiled: list[Item] = []
+        for item in self.waiting:
+            if len(taken) == data.get("count", 1):
+                break
+            (spoiled if item.expired(now) else taken).append(item)
+        self._spoil(spoiled, now)
+        self._remove(taken)
         for item in taken:
             self.counters["redelivered"] += item.deliveries > 0
             item.deliveries += 1
         self.counters["popped"] += len(taken)
         return taken
+
+    def _spoil(self, items: list[Item], now: float) -> None:
+        """These expired."""
+        self._remove(items)
+        self.counters["ttl_expired"] += len(items)
+        if self.config["expired_to_dead_letters"] and self.dead_letter_queue is not None:
+            self._send_to_dead_letters(items, "expired", now)
+
+    def _remove(self, items: list[Item]) -> None:
+        gone = {item.id for item in items}
+        self.waiting = [item for item in self.waiting if item.id not in gone]
+        self.not_due = [item for item in self.not_due if item.id not in gone]
+        for group in self.postponed:
+            group.items = [item for item in group.items if item.id not in gone]
+
+    def _not_locked(self) -> list[Item]:
+        """All that could be taken, now or when it is no longer kept back."""
+        return [*self.waiting, *(item for group in self.postponed for item in group.items)]
 
     def _lock(self, data: Answer) -> Lock:
         lock_id = data["lock_id"]
@@ -269,35 +607,80 @@ class ModelQueue:
                 return lock
         raise Refused("INVALID_LOCK_ID")
 
-    def _give_back(self, lock: Lock, now: float, error: str | None) -> None:
-        self.locks.remove(lock)
-        hopeless = []
-        for item in lock.items:
+    def _lock_named(self, prefix: str) -> Lock:
+        found = [lock for lock in self.locks if lock.id.startswith(prefix)]
+        if len(found) != 1:
+            raise Refused("CONFLICT" if found else "LOCK_NOT_FOUND")
+        return found[0]
+
+    def _release(self, lock: Lock, ids: list[str] | None = None) -> list[Item]:
+        """What it holds, or what is named of that, is no longer locked."""
+        items = [item for item_id in dict.fromkeys(ids or ()) for item in lock.items if item.id == item_id]
+        if ids is None:
+            items = lock.items
+        elif len(items) < len(set(ids)):
+            raise Refused("INVALID_REQUEST")
+        lock.items = [item for item in lock.items if item not in items]
+        if not lock.items:
+            self.locks.remove(lock)
+        return items
+
+    def _give_back(self, items: list[Item], now: float, error: str | None, delay: float = 0) -> None:
+        hopeless, back = [], []
+        for item in items:
             item.error = error if error is not None else item.error
-            if item.deliveries >= self.config["max_deliveries"] and self.dead_letter_queue is not None:
-                hopeless.append(item)
-            else:
-                insort(self.waiting, item)
-        if hopeless:
-            self._send(hopeless, "max_deliveries", now)
+            spent = item.deliveries >= self.config["max_deliveries"] and self.dead_letter_queue is not None
+            (hopeless if spent else back).append(item)
+        self._send_to_dead_letters(hopeless, "max_deliveries", now)
+        self._spoil([item for item in back if item.expired(now)], now)
+        back = [item for item in back if not item.expired(now)]
+        if delay:
+            self.postponed.append(Group(back, now + delay))
+        else:
+            self.waiting = sorted([*self.waiting, *back])
 
-    def _send(self, items: list[Item], reason: str, now: float) -> None:
-        assert self.dead_letter_queue is not None
+    def _send_to_dead_letters(self, items: list[Item], reason: str, now: float) -> None:
         self.counters["dead_lettered"] += len(items)
-        self.outbox.append(Parcel(self._parcels, self.dead_letter_queue, items, reason, now))
-        self._parcels += 1
+        for item in items:
+            origin = {
+                "reason": reason,
+                "attempts": item.deliveries,
+                "last_error": item.error,
+                "original_queue": self.name,
+                "original_partition": self.partition,
+                "original_id": item.id,
+                "tenant_id": "default",
+                "idempotency_key": item.idempotency_key,
+                "dead_lettered_at": now,
+            }
+            assert self.dead_letter_queue is not None
+            self.outbox.append(Sent(item, self.dead_letter_queue, origin))
+
+    def _popped(self, items: list[Item]) -> Answer:
+        return {
+            "items": [item.payload for item in items],
+            "count": len(items),
+            "messages": [item.message(self.partition) for item in items],
+        }
 
 
-def _popped(items: list[Item]) -> Answer:
-    return {
-        "items": [item.payload for item in items],
-        "count": len(items),
-        "messages": [item.message() for item in items],
-    }
+def _home(letter: Item) -> str:
+    assert letter.origin is not None
+    queue, partition = letter.origin["original_queue"], letter.origin["original_partition"]
+    return f"{queue}@{partition}" if partition else queue
 
 
 def _shown(lock: Lock) -> Answer:
-    return {"lock_id_prefix": lock.id[:4], "count": len(lock.items), "expires_at": _iso(lock.expires_at)}
+    prefix, mark, rest = lock.id.rpartition(".")
+    return {
+        "lock_id_prefix": prefix + mark + rest[:6],
+        "count": len(lock.items),
+        "expires_at": _iso(lock.expires_at),
+    }
+
+
+def _origin_shown(origin: dict[str, Any]) -> dict[str, Any]:
+    return origin | {"dead_lettered_at": _iso(origin["dead_lettered_at"])}
 
 
 def _iso(moment: float) -> str:

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from holdfast.pushpop import core, holdings, index, lanes
+from holdfast.pushpop import calendar, dedup, holdings, index, lanes, shelf, stock
 
 if TYPE_CHECKING:
     import random
@@ -23,7 +23,14 @@ def small(random: random.Random) -> Iterator[None]:
         for module, name, values in (
             (lanes, "SEGMENT_ITEMS", (1, 2, 3, 7)),
             (lanes, "SEGMENT_BYTES", (1, 200, 500)),
-            (core, "SWEEP_AT_ONCE", (1, 2, 5)),
+            (shelf, "FILE_ITEMS", (1, 2, 3, 7)),
+            (shelf, "FILE_BYTES", (1, 200, 500)),
+            (calendar, "CHUNK", (1, 2, 5)),
+            (dedup, "CHUNK", (1, 2, 5)),
+            (stock, "SWEEP_AT_ONCE", (1, 2, 5)),
+            (stock, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
+            # Where a page ended one segment is read again, and from the next on there is something new.
+            (stock, "BROWSE_AT_ONCE", (2, 3, 100)),
             (holdings, "INLINE_BYTES", (0, 100, 1000)),
             (holdings, "EXPIRED_REMEMBERED", (1, 3, 100)),
             (index, "PAGE", (1, 2)),

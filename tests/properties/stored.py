@@ -3,36 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-
 # Where an item is; the latter two are followed by whose it is.
 WAITING = "waiting"
+DELAYED = "delayed"
 LOCKED = "locked by "
 IN_PARCEL = "in parcel "
 
-
 Place = tuple[int, int, int]
+Shelved = tuple[int, int]
+
+# What a calendar's tree is made of: the root, nodes, pages of ticks, and chunks of entries.
+LEVELS = 4
+TICKS_PER_SECOND = 10
 
 
 class Entry(NamedTuple):
-    """One item: its priority, segment and ordinal there, and what came of it since. Sorts as it was pushed."""
+    """One item that is in a lane, or was: where it lies there. Sorts as the items became available."""
 
     place: Place
     deliveries: int = 0
     error: str | None = None
+    #: Of one that was pushed with a delay: where it really lies.
+    shelved: Shelved | None = None
+    #: When it expires.
+    until: float | None = None
 
     @property
     def priority(self) -> int:
         return self.place[0]
 
     @property
-    def id(self) -> str:
-        return "0-{}-{}-{}".format(*self.place)
+    def segment_key(self) -> str:
+        return "segment-{}-{}".format(*self.place)
+
+    def id(self, partition: int) -> str:
+        priority, segment, ordinal = self.place
+        if self.shelved is None:
+            return f"{partition}-{priority}-{segment}-{ordinal}"
+        return "{}-{}-d{}-{}".format(partition, priority, *self.shelved)
+
+
+class NotDue(NamedTuple):
+    """One that was pushed with a delay, which is not over."""
+
+    priority: int
+    shelved: Shelved
+    due: float
+
+    def id(self, partition: int) -> str:
+        return "{}-{}-d{}-{}".format(partition, self.priority, *self.shelved)
 
 
 @dataclass(slots=True)
@@ -46,37 +70,64 @@ class StoredLock:
 class StoredParcel:
     entries: list[Entry]
     target: str
-    reason: str
+    reason: str | None
+
+
+@dataclass(slots=True)
+class StoredGroup:
+    """Items that were given back, and are kept back for a while."""
+
+    entries: list[Entry]
+    due: float
 
 
 @dataclass(slots=True)
 class Contents:
     """Everything a queue holds."""
 
+    partition: int = 0
     #: In the order in which a pop would take them.
     waiting: list[Entry] = field(default_factory=list)
+    not_due: list[NotDue] = field(default_factory=list)
+    postponed: list[StoredGroup] = field(default_factory=list)
     locks: dict[str, StoredLock] = field(default_factory=dict)
     parcels: dict[int, StoredParcel] = field(default_factory=dict)
-    #: What the queue itself says of how many wait, by priority.
+    #: What the queue itself says of how many wait, by priority, and of how many are not due yet.
     counts: dict[int, int] = field(default_factory=dict)
-    max_locks: int = 1
-    max_deliveries: int = 10
+    counted_not_due: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+    config_version: int = 0
+    untold: list[int] = field(default_factory=list)
     takes_dead_letters: bool = False
     listed: bool = False
-    #: How many segments nobody wants any more.
+    #: How many state values nobody wants any more.
     garbage: int = 0
-    #: The keys of all that is not a segment.
+    #: What is to happen, with the tick it is for.
+    calendar: list[tuple[int, list[Any]]] = field(default_factory=list)
+    #: The chunks of dedup ids and claims, with when the last of each was added, or of one before it: they go in order.
+    remembered: dict[str, float] = field(default_factory=dict)
+    #: The keys of all that items do not lie in.
     own_keys: set[str] = field(default_factory=set)
 
     @property
     def keys(self) -> set[str]:
         """Every key the queue still needs."""
-        return self.own_keys | {"segment-{}-{}".format(*entry.place) for entry, _ in self.everything()}
+        held = [entry for entry, _ in self.everything()]
+        segments = {entry.segment_key for entry in held}
+        files = {f"shelf-{entry.shelved[0]}" for entry in (*held, *self.not_due) if entry.shelved is not None}
+        return self.own_keys | segments | files
+
+    @property
+    def delayed(self) -> int:
+        return len(self.not_due) + sum(len(group.entries) for group in self.postponed)
 
     def everything(self) -> Iterator[tuple[Entry, str]]:
-        """Each item with where it is."""
+        """Each item that has a place, with where it is."""
         for entry in self.waiting:
             yield entry, WAITING
+        for group in self.postponed:
+            for entry in group.entries:
+                yield entry, DELAYED
         for lock_id, lock in self.locks.items():
             for entry in lock.entries:
                 yield entry, LOCKED + lock_id
@@ -84,65 +135,150 @@ class Contents:
             for entry in parcel.entries:
                 yield entry, f"{IN_PARCEL}{number}"
 
+    def states(self) -> Iterator[tuple[str, str, int]]:
+        """The id of each item, where it is, and how often it was delivered."""
+        for entry, where in self.everything():
+            yield entry.id(self.partition), where, entry.deliveries
+        for item in self.not_due:
+            yield item.id(self.partition), DELAYED, 0
 
-def read(value: Callable[[str], Any]) -> Contents:
+    def check(self) -> None:
+        """What it says of itself is so, and what lies ahead is in its calendar."""
+        found = dict.fromkeys(self.counts, 0)
+        for entry in self.waiting:
+            found[entry.priority] = found.get(entry.priority, 0) + 1
+        assert found == self.counts, f"the queue counts {self.counts} but holds {found}"
+        assert self.counted_not_due == len(self.not_due)
+        ids = [item_id for item_id, *_ in self.states()]
+        assert len(ids) == len(set(ids)), f"in two places at once: {sorted(ids)}"
+        ahead = {(tick, tuple(what)) for tick, what in self.calendar}
+        for item in self.not_due:
+            entry = round(item.due * TICKS_PER_SECOND), ("due", item.priority, *item.shelved)
+            assert entry in ahead, f"nothing will happen to {item}"
+        looks: dict[tuple[int, int], int] = {}
+        for tick, (what, *where) in self.calendar:
+            if what == "look":
+                priority, segment = where
+                looks[priority, segment] = min(tick, looks.get((priority, segment), tick))
+        for entry in (*self.waiting, *(entry for group in self.postponed for entry in group.entries)):
+            if entry.until is not None:
+                looked_at = looks.get(entry.place[:2])
+                assert looked_at is not None, f"{entry} will never expire"
+
+
+def read(value: Callable[[str], Any], partition: int = 0) -> Contents:
     """Reads a queue; ``value`` gives what is stored under a key, or None."""
     metadata = value("metadata")
     if metadata is None:
-        return Contents()
-    config = value("config") or {}
+        return Contents(partition)
     contents = Contents(
+        partition,
         counts={int(key): count for key, count in metadata.items() if key.isdigit()},
-        max_locks=config.get("max_locks", 1),
-        max_deliveries=config.get("max_deliveries", 10),
+        config=value("config") or {},
+        config_version=metadata.get("_config_version", 0),
+        untold=metadata.get("_untold", []),
         takes_dead_letters=metadata.get("_takes_dead_letters", False),
         listed=metadata.get("_listed", False),
         garbage=sum(last - first + 1 for _, first, last in metadata.get("_garbage", ())),
         own_keys={"metadata", "config", "expired-locks"} | ({"lock-errors"} if "_active_lock" in metadata else set()),
     )
-    holdings = metadata["_holdings"]
-    locks = {"metadata": metadata.get("_active_lock")} | _numbered(value, "lock", 1, holdings["locks"])
-    parcels = _numbered(value, "parcel", *holdings["parcels"])
-    groups = _numbered(value, "returned", 0, holdings["returned"])
-    for key, lock in locks.items():
-        if lock is not None:
-            entries = _entries(item["taken"] for item in lock["items_with_priority"])
-            if key == "metadata" and (errors := value("lock-errors")):
-                entries = [entry._replace(error=error) for entry, error in zip(entries, errors, strict=True)]
-            contents.locks[lock["lock_id"]] = StoredLock(entries, lock["created_at"], lock["expires_at"])
-    for key, parcel in parcels.items():
-        if parcel is not None:
-            number = int(key.removeprefix("parcel-"))
-            entries = _entries(parcel["taken"])
-            contents.parcels[number] = StoredParcel(entries, parcel["target"], parcel["reason"])
-    returned = sorted(_entries(taken for group in groups.values() if group is not None for taken in group))
-    contents.own_keys.update(key for key, found in (locks | parcels | groups).items() if found is not None)
-    lanes = {int(priority): lane for priority, lane in metadata["_lanes"].items()}
-    for priority in sorted(lanes):
-        contents.waiting += [entry for entry in returned if entry.priority == priority]
-        contents.waiting += _never_taken(value, priority, lanes[priority])
+    _Reader(value, contents).read(metadata)
     return contents
 
 
-def _numbered(value: Callable[[str], Any], name: str, first: int, end: int) -> dict[str, Any]:
-    return {key: value(key) for key in (f"{name}-{number}" for number in range(first, end))}
+class _Reader:
+    def __init__(self, value: Callable[[str], Any], contents: Contents) -> None:
+        self._value = value
+        self._contents = contents
 
+    def read(self, metadata: dict[str, Any]) -> None:
+        contents = self._contents
+        returned = self._holdings(metadata)
+        for priority, lane in sorted((int(priority), lane) for priority, lane in metadata["_lanes"].items()):
+            contents.waiting += [entry for entry in returned if entry.priority == priority]
+            contents.waiting += self._never_taken(priority, lane)
+        self._shelf(metadata.get("_shelf"))
+        self._calendar(metadata.get("_calendar"))
+        for name in ("dedup", "claims"):
+            end = 0.0
+            for number in range(*metadata.get(f"_{name}", (0, 0))):
+                end = max(end, *(at for _, _, at in self._own(f"{name}-{number}")))
+                contents.remembered[f"{name}-{number}"] = end
 
-def _entries(taken: Iterable[list[Any]]) -> list[Entry]:
-    return [Entry((priority, segment, ordinal), *rest) for priority, segment, ordinal, *rest in taken]
+    def _holdings(self, metadata: dict[str, Any]) -> list[Entry]:
+        """Answers what was given back."""
+        contents, extents = self._contents, metadata["_holdings"]
+        locks = [metadata.get("_active_lock")]
+        locks += [self._own(f"lock-{slot}") for slot in range(1, extents["locks"])]
+        for slot, lock in enumerate(locks):
+            if lock is not None:
+                entries = self._entries(item["taken"] for item in lock["items_with_priority"])
+                if slot == 0 and (errors := self._value("lock-errors")):
+                    entries = [entry._replace(error=error) for entry, error in zip(entries, errors, strict=True)]
+                contents.locks[lock["lock_id"]] = StoredLock(entries, lock["created_at"], lock["expires_at"])
+        for number in range(*extents["parcels"]):
+            if (parcel := self._own(f"parcel-{number}")) is not None:
+                entries = self._entries(parcel["taken"])
+                contents.parcels[number] = StoredParcel(entries, parcel["target"], parcel["reason"])
+        returned: list[Entry] = []
+        for number in range(extents["returned"]):
+            if (group := self._own(f"returned-{number}")) is not None:
+                entries = self._entries(group["taken"])
+                if "due" in group:
+                    contents.postponed.append(StoredGroup(entries, group["due"]))
+                else:
+                    returned += entries
+        return sorted(returned, key=lambda entry: entry.place)
 
+    def _never_taken(self, priority: int, lane: list[Any]) -> list[Entry]:
+        head, offset, tail, filled, *_ = lane
+        found: list[Entry] = []
+        for segment in range(head, tail + 1 if filled else tail):
+            items = self._own(f"segment-{priority}-{segment}")["items"]
+            assert segment < tail or len(items) == filled, f"segment-{priority}-{segment} has not {filled} items"
+            first = offset if segment == head else 0
+            for ordinal, item in enumerate(items[first:], first):
+                if item is not None and "gone" not in item:
+                    shelved = tuple(item["shelved"]) if "shelved" in item else None
+                    found.append(Entry((priority, segment, ordinal), 0, None, shelved, item.get("until")))
+        return found
 
-def _never_taken(value: Callable[[str], Any], priority: int, lane: list[int]) -> list[Entry]:
-    head, offset, tail, filled, _ = lane
-    found: list[Entry] = []
-    for segment in range(head, tail + 1 if filled else tail):
-        length = len(value(f"segment-{priority}-{segment}")["items"])
-        assert segment < tail or length == filled, f"segment-{priority}-{segment} has {length} items, not {filled}"
-        found += _whole_segment(priority, segment, length)[offset if segment == head else 0 :]
-    return found
+    def _shelf(self, shelf: list[int] | None) -> None:
+        if shelf is None:
+            return
+        self._contents.counted_not_due, floor, low, tail, *_ = shelf
+        assert floor <= low <= tail
+        for file in range(low, tail + 1):
+            for ordinal, slot in enumerate(self._value(f"shelf-{file}") or ()):
+                if slot is not None and "lane" not in slot:
+                    self._contents.not_due.append(NotDue(slot["priority"], (file, ordinal), slot["due"]))
 
+    def _calendar(self, calendar: list[Any] | None) -> None:
+        if calendar is None:
+            return
+        first, numbers = calendar
+        for level in range(LEVELS, 1, -1):
+            numbers = [child for number in numbers for child in self._own(f"calendar-{level}-{number}")]
+        entries = self._contents.calendar
+        for number in numbers:
+            page = self._own(f"calendar-1-{number}")
+            for tick, (begin, last, _) in sorted((int(tick), chunks) for tick, chunks in page.items()):
+                for chunk in range(begin, last + 1):
+                    entries += [(tick, what) for what in self._own(f"calendar-0-{tick}-{chunk}")]
+        assert first == min(tick for tick, _ in entries), f"the calendar looks at {first}, not at what comes first"
 
-@lru_cache(maxsize=10_000)
-def _whole_segment(priority: int, segment: int, length: int) -> list[Entry]:
-    # Kept, because the same queue is read again after every change to it.
-    return [Entry((priority, segment, ordinal)) for ordinal in range(length)]
+    def _entries(self, taken: Iterable[list[Any]]) -> list[Entry]:
+        found = []
+        for priority, segment, ordinal, deliveries, *more in taken:
+            error, *shelved = more or [None]
+            item = self._value(f"segment-{priority}-{segment}")["items"][ordinal]
+            # One that is on its way elsewhere may have been withdrawn from where it lies.
+            until = item.get("until") if item else None
+            found.append(Entry((priority, segment, ordinal), deliveries, error, tuple(shelved) or None, until))  # type: ignore[arg-type]
+        return found
+
+    def _own(self, key: str) -> Any:
+        found = self._value(key)
+        if found is not None:
+            self._contents.own_keys.add(key)
+        return found

@@ -38,6 +38,7 @@ def test_an_error_comes_back_by_its_code(kind: type[errors.HoldfastError]) -> No
 
 def test_the_general_error_stands_for_its_refinements() -> None:
     assert type(errors.by_code("UNAVAILABLE", "")) is errors.Unavailable
+    assert type(errors.by_code("CONFLICT", "")) is errors.Conflict
 
 
 @pytest.mark.parametrize("code", ["", "NEVER_HEARD_OF", "ERR_ACTOR_INVOKE_METHOD"])

@@ -269,3 +269,11 @@ def test_every_lock_has_an_item_of_its_own() -> None:
     assert sorted(item for items in held for item in items) == list(range(100))
     queue.restart()
     assert queue.call("Stats")["locked"] == 100
+
+
+def test_an_empty_id_is_held_by_no_lock() -> None:
+    queue = DrivenQueue()
+    queue.push("a")
+    lock_id = queue.lock()["lock_id"]
+    for method in ("Abandon", "DeadLetter"):
+        assert queue.call(method, {"lock_id": lock_id, "ids": [""]})["error_code"] == "INVALID_REQUEST"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.pushpop.core import SWEEP_AT_ONCE
 from holdfast.pushpop.lanes import SEGMENT_ITEMS
+from holdfast.pushpop.stock import SWEEP_AT_ONCE
 from properties.driven import DrivenQueue
 
 
@@ -68,4 +68,17 @@ def test_a_large_queue_is_swept_in_the_background_some_at_a_time() -> None:
         assert queue.cost.keys_written <= SWEEP_AT_ONCE + 1
         turns += 1
     assert turns == 3
+    assert set(queue.store) == {"metadata"}
+
+
+def test_a_delayed_item_that_came_back_after_a_purge_is_gone_with_the_next() -> None:
+    queue = DrivenQueue()
+    queue.call("Push", {"item": "a", "delay_seconds": 1})
+    queue.pass_time(2)
+    lock_id = queue.lock()["lock_id"]
+    queue.push("b")
+    assert queue.call("Purge")["purged"] == 1
+    queue.call("Abandon", {"lock_id": lock_id})
+    assert queue.call("Purge")["purged"] == 1
+    queue.call("Stats")
     assert set(queue.store) == {"metadata"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from properties.driven import DrivenQueue
-from properties.operations import Operations
+from properties.operations import Known, Operations
 from properties.sizes import small
 
 
@@ -26,12 +26,15 @@ def test_a_restart_changes_nothing(seed: int) -> None:
     with small(generator):
         queue, make = DrivenQueue(), Operations(generator)
         locks: list[str] = []
+        ids: list[str] = []
         for _ in range(150):
-            operation = make.next(locks[-4:])
+            operation = make.next(Known(locks[-4:], ids[-20:]))
             answer = queue.call(operation.method, operation.data)
             if "lock_id" in answer:
                 locks.append(answer["lock_id"])
+            ids += answer.get("ids", [])
             queue.pass_time(generator.choice((0, 0, 1, 20)))
+            queue.settle()
             before = seen(queue)
             queue.restart()
             assert seen(queue) == before, f"after {operation}"

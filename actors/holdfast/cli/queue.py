@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from contextlib import nullcontext
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli import queue_letters, queue_locks
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
-from holdfast.cli.queue_input import Lines, from_arguments, progress
+from holdfast.cli.queue_input import Lines, field_of, from_arguments, progress
 from holdfast.cli.remote import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_command, show_json
-from holdfast.client.parcels import pack
+from holdfast.client.parcels import Entry, pack
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -34,20 +34,6 @@ _count = option(
 )
 
 
-# As the server makes them.
-_DASHED_LOCK_ID = re.compile(r"-[A-Za-z0-9_-]{10}")
-
-
-class LockCommand(click.Command):
-    """Takes a lock's id for what it is even where it begins with a dash, as one in 64 does."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        dashed = [arg for arg in args if _DASHED_LOCK_ID.fullmatch(arg)]
-        if dashed and "--" not in args:
-            args = [*(arg for arg in args if arg not in dashed), "--", *dashed]
-        return super().parse_args(ctx, args)
-
-
 @click.group(cls=RemoteGroup, epilog=EXIT_CODES)
 def queue() -> None:
     """Push, pop, look at and configure queues of a running server."""
@@ -58,9 +44,24 @@ def queue() -> None:
 @click.argument("items", metavar="[ITEM]...", nargs=-1)
 @option("--file", type=click.File("rb"), help="Push the JSON lines of this file; '-' is standard input.")
 @option("--priority", type=click.IntRange(0), default=0, help="Lowest first.")
+@option("--delay", type=click.FloatRange(0), help="Seconds before anybody gets it.")
+@option("--expire-after", type=click.IntRange(1), help="Seconds after which nobody does.")
+@option("--dedup-id", help="Stored once only, however often it is pushed with this id; for a single ITEM.")
+@option("--dedup-field", metavar="FIELD", help="The same for many: the items' field that has their id.")
+@option("--idempotency-key", help="For a single ITEM: what its consumer tells repetitions by.")
 @server_command
 def push(
-    server: Server, as_json: bool, name: str, items: tuple[str, ...], file: BinaryIO | None, priority: int
+    server: Server,
+    as_json: bool,
+    name: str,
+    items: tuple[str, ...],
+    file: BinaryIO | None,
+    priority: int,
+    delay: float | None,
+    expire_after: int | None,
+    dedup_id: str | None,
+    dedup_field: str | None,
+    idempotency_key: str | None,
 ) -> None:
     """Push items, each of them JSON: arguments, the lines of a file, or the lines of standard input.
 
@@ -69,24 +70,34 @@ def push(
     """
     if items and file is not None:
         raise click.UsageError("Give either items or --file.")
+    if dedup_id is not None and dedup_field is not None:
+        raise click.UsageError("Give either --dedup-id or --dedup-field.")
+    if (dedup_id is not None or idempotency_key is not None) and len(items) != 1:
+        raise click.UsageError("--dedup-id and --idempotency-key are for a single ITEM.")
+
+    def entry(item: bytes) -> Entry:
+        known_by = dedup_id if dedup_field is None else field_of(item, dedup_field)
+        return Entry(item, priority, known_by, delay, expire_after, idempotency_key)
+
     if items:
-        _push(server, as_json, name, pack(list(from_arguments(items)), priority), None)
+        _push(server, as_json, name, pack([entry(item) for item in from_arguments(items)]), None)
         return
     if file is None and sys.stdin.isatty():
         raise click.UsageError("Nothing to push: give an ITEM or --file, or pipe JSON lines in.")
     lines = Lines(file or sys.stdin.buffer)
-    _push(server, as_json, name, pack(lines, priority), lines)
+    _push(server, as_json, name, pack(entry(line) for line in lines), lines)
 
 
 def _push(server: Server, as_json: bool, name: str, parcels: Iterable[Parcel], lines: Lines | None) -> None:
-    pushed = 0
+    pushed = stored = 0
     ids: list[str] = []
     try:
         with server.connect() as session, progress(lines) as report:
             calls = session.queue(name)
             for parcel in parcels:
-                answer = session.ask(calls.push(parcel.body))
+                answer = session.ask(calls.push(parcel))
                 pushed += parcel.count
+                stored += answer["count"]
                 ids = answer["ids"]
                 report(pushed)
                 if as_json:
@@ -95,8 +106,10 @@ def _push(server: Server, as_json: bool, name: str, parcels: Iterable[Parcel], l
         if lines:
             click.echo(f"{pushed:,} items were pushed before this.", err=True)
         raise
-    if not as_json:
-        click.echo(ids[0] if pushed == 1 else f"{pushed:,} items pushed to {name}")
+    if as_json:
+        return
+    known = f", {pushed - stored:,} of them known already" if stored < pushed else ""
+    click.echo(ids[0] if pushed == 1 else f"{pushed:,} items pushed to {name}{known}")
 
 
 @queue.command(short_help="Take the first items, for good or under a lock.")
@@ -152,66 +165,18 @@ def stats(server: Server, as_json: bool, name: str, watch: bool, interval: float
         tables.console().print(tables.stats(answer))
 
 
-@queue.command("in-flight")
+@queue.command(short_help="Remove one item that is not locked.")
 @click.argument("name", metavar="QUEUE")
+@click.argument("item_id", metavar="ID")
 @server_command
-def in_flight(server: Server, as_json: bool, name: str) -> None:
-    """Show what is locked, and until when."""
+def revoke(server: Server, as_json: bool, name: str, item_id: str) -> None:
+    """Remove one item that is not locked, by its id. Exits with 3 when there is no such item."""
     with server.connect() as session:
-        answer = session.ask(session.queue(name).in_flight())
-    if as_json:
-        show_json(answer)
-    elif answer["locks"]:
-        tables.console().print(tables.locks(answer["locks"]))
-    else:
-        click.echo(f"Nothing of {name} is locked.")
-
-
-@queue.command(cls=LockCommand, short_help="Acknowledge what is locked: it is done with.")
-@click.argument("name", metavar="QUEUE")
-@click.argument("lock_id")
-@server_command
-def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
-    """Acknowledge what is locked: it is done with."""
-    with server.connect() as session:
-        _show_done(session.ask(session.queue(name).acknowledge(lock_id)), as_json)
-
-
-@queue.command(cls=LockCommand, short_help="Give back what is locked.")
-@click.argument("name", metavar="QUEUE")
-@click.argument("lock_id")
-@option("--error", help="What went wrong; whoever gets the items next is told.")
-@server_command
-def abandon(server: Server, as_json: bool, name: str, lock_id: str, error: str | None) -> None:
-    """Give back what is locked, to the front of its priority."""
-    with server.connect() as session:
-        _show_done(session.ask(session.queue(name).abandon(lock_id, error)), as_json)
-
-
-@queue.command(cls=LockCommand, short_help="Make a lock last longer.")
-@click.argument("name", metavar="QUEUE")
-@click.argument("lock_id")
-@option("--seconds", type=click.IntRange(1, 300), default=30, help="Seconds to add.")
-@server_command
-def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int) -> None:
-    """Make a lock last longer, up to 300 seconds from now."""
-    with server.connect() as session:
-        answer = session.ask(session.queue(name).extend(lock_id, seconds))
+        answer = session.ask(session.queue(name).revoke(item_id))
     if as_json:
         show_json(answer)
     else:
-        click.echo(f"Locked for {tables.spoken(max(0, answer['lock_expires_at'] - time.time()))} more")
-
-
-@queue.command("dead-letter", cls=LockCommand)
-@click.argument("name", metavar="QUEUE")
-@click.argument("lock_id")
-@option("--reason", help="Why; kept with the dead letters.")
-@server_command
-def dead_letter(server: Server, as_json: bool, name: str, lock_id: str, reason: str | None) -> None:
-    """Move what is locked to the queue's dead-letter queue."""
-    with server.connect() as session:
-        _show_done(session.ask(session.queue(name).dead_letter(lock_id, reason)), as_json)
+        click.echo(f"{item_id} removed")
 
 
 @queue.command(short_help="Remove all that waits.")
@@ -219,7 +184,7 @@ def dead_letter(server: Server, as_json: bool, name: str, lock_id: str, reason: 
 @option("--yes", is_flag=True, help="Do not ask.")
 @server_command
 def purge(server: Server, as_json: bool, name: str, yes: bool) -> None:
-    """Remove all that waits. What is locked stays."""
+    """Remove all that waits or is delayed. What is locked stays."""
     with server.connect() as session:
         calls = session.queue(name)
         if not yes:
@@ -240,6 +205,18 @@ def config(server: Server, as_json: bool, name: str, changes: tuple[str, ...]) -
     """Show the configuration, or set the keys that are named: holdfast queue config orders max_locks=8
 
     A value is JSON, or else a text as it is; null takes a setting back to what it was at first, where it can be.
+
+    \b
+    Keys:
+      partitions               actors that share the queue; can only grow
+      max_locks                locks that may be active at once, in each partition
+      max_deliveries           deliveries before an item becomes a dead letter
+      dead_letter_queue        where dead letters go; null: QUEUE-deadletter
+      dedup_window_seconds     how long a dedup id is remembered
+      capacity                 items there may be, locked and delayed ones included
+      default_ttl_seconds      lifetime of items pushed without one
+      expired_to_dead_letters  whether expired items become dead letters, or are dropped
+      rate_per_second          items that may be pushed in a second
     """
     wanted = dict(_setting(change) for change in changes)
     with server.connect() as session:
@@ -277,13 +254,6 @@ def _show_messages(answer: Answer, name: str, as_json: bool, *, whole: bool) -> 
 def _nothing_when_empty(answer: Answer) -> None:
     if not answer["count"]:
         sys.exit(NOTHING_THERE)
-
-
-def _show_done(answer: Answer, as_json: bool) -> None:
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(answer["message"])
 
 
 def _watch(session: Session, as_json: bool, name: str, interval: float) -> None:
@@ -327,3 +297,17 @@ def _setting(change: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except ValueError:
         return key, value
+
+
+for _command in (
+    queue_locks.in_flight,
+    queue_locks.ack,
+    queue_locks.abandon,
+    queue_locks.requeue,
+    queue_locks.extend,
+    queue_locks.dead_letter,
+    queue_locks.complete,
+    queue_letters.dead_letters,
+    queue_letters.redrive,
+):
+    queue.add_command(_command)

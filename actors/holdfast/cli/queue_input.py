@@ -27,6 +27,15 @@ def from_arguments(arguments: Iterable[str]) -> Iterator[bytes]:
         yield argument.encode()
 
 
+def field_of(item: bytes, field: str) -> str:
+    """What an item's field says, as the id of the item."""
+    value = load(item)
+    found = value.get(field) if isinstance(value, dict) else None
+    if isinstance(found, bool) or not isinstance(found, str | int) or found == "":
+        raise click.UsageError(f"An item has no {field!r} that could be its id: {item[:100].decode(errors='replace')}")
+    return str(found)
+
+
 class Lines:
     """JSON lines, and how far they have been read. Empty lines are passed over."""
 
@@ -53,6 +62,22 @@ class Lines:
             except ValueError as error:
                 raise click.UsageError(f"Line {number:,} is not JSON: {error}.") from error
             yield line.strip()
+
+
+@contextmanager
+def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Call it with how many were done so far. A bar on the terminal; elsewhere nothing."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=total)
+
+        def report(count: int) -> None:
+            bar.update(task, completed=count)
+
+        yield report
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def locks(shown: Iterable[Answer]) -> RenderableType:
     for number, lock in enumerate(shown):
         if number:
             parts.append("")
-        count = _counted(lock["count"], "item")
+        count = counted(lock["count"], "item")
         parts.append(Text(f"Lock {lock['lock_id_prefix']}…: {count}, until {_moment(lock['expires_at'])}"))
         parts.append(messages(lock, whole=False))
     return Group(*parts)
@@ -108,6 +108,26 @@ def config(answer: Answer) -> RenderableType:
     table.add_column("value", overflow="fold")
     for key, value in answer.items():
         table.add_row(key, _printable(json.dumps(value, ensure_ascii=False)))
+    return table
+
+
+def dead_letters(shown: Iterable[Answer]) -> RenderableType:
+    table = _table()
+    for name in ("id", "from", "given up"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("attempts", justify=RIGHT)
+    for name in ("reason", "last error", "item"):
+        table.add_column(name, overflow="fold")
+    for letter in shown:
+        table.add_row(
+            letter["id"],
+            f"{letter['original_queue']} {letter['original_id']}",
+            _moment(letter["dead_lettered_at"]),
+            f"{letter['attempts']:,}",
+            _printable(letter["reason"] or ""),
+            _printable(letter["last_error"] or ""),
+            _item(letter["item"], whole=False),
+        )
     return table
 
 
@@ -183,5 +203,5 @@ def _moment(iso: str) -> str:
     return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
 
 
-def _counted(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -16,6 +16,7 @@ from holdfast.client.calls import QueueCalls, list_queues
 from holdfast.client.connection import Connection
 from holdfast.errors import (
     AnswerLost,
+    Capacity,
     ConnectionFailed,
     HoldfastError,
     InvalidLockId,
@@ -23,7 +24,9 @@ from holdfast.errors import (
     LockExpired,
     LockNotFound,
     NotFound,
+    PartitionUnavailable,
     QueueLocked,
+    RateLimited,
     SettingsError,
     Unavailable,
 )
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from holdfast.client.calls import Answer
 
-FAILED, WRONG_USAGE, NOTHING_THERE, LOCKED, NOT_REACHABLE, UNCLEAR = 1, 2, 3, 4, 5, 6
+FAILED, WRONG_USAGE, NOTHING_THERE, LOCKED, NOT_REACHABLE, UNCLEAR, NO_ROOM = 1, 2, 3, 4, 5, 6, 7
 
 # Click joins the lines of a paragraph unless it begins with \b.
 EXIT_CODES = """\b
@@ -42,10 +45,11 @@ Exit codes:
   0  done
   1  refused, or failed
   2  wrong usage, or a value the server does not take
-  3  nothing there: the queue is empty, or there is no such lock (any more)
+  3  nothing there: the queue is empty, or there is no such lock or item (any more)
   4  locked: all locks the queue allows are taken
   5  the server cannot be reached; nothing was done
   6  no clear answer; it may or may not have been done
+  7  no room: the queue is full, or pushes come too fast; nothing was stored
 """
 
 _CODES: tuple[tuple[int, tuple[type[HoldfastError], ...]], ...] = (
@@ -53,7 +57,8 @@ _CODES: tuple[tuple[int, tuple[type[HoldfastError], ...]], ...] = (
     (NOTHING_THERE, (LockNotFound, LockExpired, InvalidLockId, NotFound)),
     (LOCKED, (QueueLocked,)),
     (NOT_REACHABLE, (ConnectionFailed,)),
-    (UNCLEAR, (AnswerLost, Unavailable)),
+    (UNCLEAR, (AnswerLost, Unavailable, PartitionUnavailable)),
+    (NO_ROOM, (Capacity, RateLimited)),
 )
 
 # Somebody sits and waits: rather a word soon than success late.

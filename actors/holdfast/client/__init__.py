@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from holdfast.client import answers
-from holdfast.client.answers import LockInfo, Message, QueueStats, QueueSummary
+from holdfast.client.answers import Completion, DeadLetter, LockInfo, Message, QueueStats, QueueSummary
 from holdfast.client.batch import Batch
 from holdfast.client.calls import list_queues
 from holdfast.client.connection import Connection
@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-__all__ = ["Batch", "Client", "LockInfo", "Message", "Queue", "QueueStats", "QueueSummary"]
+__all__ = [
+    "Batch",
+    "Client",
+    "Completion",
+    "DeadLetter",
+    "LockInfo",
+    "Message",
+    "Queue",
+    "QueueStats",
+    "QueueSummary",
+]
 
 
 class Client:

@@ -18,11 +18,38 @@ class Message:
     delivery_count: int
     enqueued_at: datetime
     partition: int
+    #: By which it was known to be pushed once only.
+    dedup_id: str | None = None
     idempotency_key: str | None = None
     #: What the one before said when it gave the item back.
     last_error: str | None = None
     #: Of a dead letter: where it came from and why.
     dead_letter: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """What could not be done: where it came from, how often it was tried, and why it was given up."""
+
+    item: Any
+    #: In the dead-letter queue; what :meth:`Queue.redrive` takes.
+    id: str
+    reason: str | None
+    attempts: int
+    last_error: str | None
+    original_queue: str
+    original_partition: int
+    original_id: str
+    tenant_id: str | None
+    idempotency_key: str | None
+    dead_lettered_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    completed: int
+    #: Ids that stand for nothing, or for what was completed before.
+    ignored: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +95,22 @@ def lock_info(answer: dict[str, Any]) -> LockInfo:
     )
 
 
+def dead_letter(answer: dict[str, Any]) -> DeadLetter:
+    return DeadLetter(
+        item=answer["item"],
+        id=answer["id"],
+        reason=answer["reason"],
+        attempts=answer["attempts"],
+        last_error=answer["last_error"],
+        original_queue=answer["original_queue"],
+        original_partition=answer["original_partition"],
+        original_id=answer["original_id"],
+        tenant_id=answer["tenant_id"],
+        idempotency_key=answer["idempotency_key"],
+        dead_lettered_at=datetime.fromisoformat(answer["dead_lettered_at"]),
+    )
+
+
 def summary(answer: dict[str, Any]) -> QueueSummary:
     return QueueSummary(answer["queue"], answer["count"], answer["locked"], answer["dead_letters"])
 
@@ -95,6 +138,7 @@ def _message(item: Any, known: dict[str, Any]) -> Message:
         known["delivery_count"],
         datetime.fromisoformat(known["enqueued_at"]),
         known["partition"],
+        known.get("dedup_id"),
         known.get("idempotency_key"),
         known.get("last_error"),
         known.get("dead_letter"),

@@ -71,9 +71,12 @@ class Batch(Sequence[Message]):
         """The messages are done with."""
         await self._answer(self._calls.acknowledge)
 
-    async def abandon(self, error: str | None = None) -> None:
-        """Gives the messages back, to the front of the queue; ``error`` is their next ``last_error``."""
-        await self._answer(self._calls.abandon, error)
+    async def abandon(self, error: str | None = None, *, delay_seconds: float = 0) -> None:
+        """Gives the messages back, to the front of the queue; ``error`` is their next ``last_error``.
+
+        With ``delay_seconds`` nobody gets them before that time is over.
+        """
+        await self._answer(self._calls.abandon, error, delay_seconds)
 
     async def dead_letter(self, reason: str | None = None) -> None:
         """Moves the messages to the queue's dead-letter queue."""
@@ -119,7 +122,7 @@ class Batch(Sequence[Message]):
             # The body's own error is the one to be seen.
             log.warning("A lock of %s was not given back: %s", self._calls.queue, str(failure) or "no answer in time")
 
-    async def _answer(self, call: Callable[..., Awaitable[Answer]], *arguments: str | None) -> None:
+    async def _answer(self, call: Callable[..., Awaitable[Answer]], *arguments: str | float | None) -> None:
         async with self._calling:
             if self._answered:
                 return
@@ -133,7 +136,9 @@ class Batch(Sequence[Message]):
                 raise self._lose(error) from error
             self._answered = True
 
-    async def _call_while_it_lasts(self, call: Callable[..., Awaitable[Answer]], *arguments: str | None) -> None:
+    async def _call_while_it_lasts(
+        self, call: Callable[..., Awaitable[Answer]], *arguments: str | float | None
+    ) -> None:
         """Not given up before the lock is: an answer that does not get through is work to be done again."""
         unclear = False
         while True:

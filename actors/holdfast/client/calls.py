@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from holdfast.client.connection import Repeat
 from holdfast.identity import check_id
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdfast.client.connection import Connection
+    from holdfast.client.parcels import Parcel
 
 Answer = dict[str, Any]
 
@@ -26,8 +28,9 @@ class QueueCalls:
         self._connection = connection
         self._path = f"queue/{queue}"
 
-    async def push(self, body: bytes) -> Answer:
-        return await self._post("push", body, Repeat.UNLESS_SENT)
+    async def push(self, parcel: Parcel) -> Answer:
+        repeat = Repeat.ALWAYS if parcel.repeatable else Repeat.UNLESS_SENT
+        return await self._post("push", parcel.body, repeat)
 
     async def pop(self, count: int, wait_seconds: float) -> Answer:
         return await self._pop({"count": count}, wait_seconds, Repeat.UNLESS_SENT)
@@ -42,16 +45,49 @@ class QueueCalls:
     async def acknowledge(self, lock_id: str) -> Answer:
         return await self._post("acknowledge", dump({"lock_id": lock_id}), Repeat.ALWAYS)
 
-    async def abandon(self, lock_id: str, error: str | None) -> Answer:
-        return await self._post("abandon", dump({"lock_id": lock_id, "error": _shortened(error)}), Repeat.ALWAYS)
+    async def abandon(
+        self, lock_id: str, error: str | None, delay_seconds: float = 0, ids: Sequence[str] | None = None
+    ) -> Answer:
+        body = _some(lock_id, ids) | _given_back(error, delay_seconds)
+        return await self._post("abandon", dump(body), Repeat.ALWAYS)
 
-    async def dead_letter(self, lock_id: str, reason: str | None) -> Answer:
-        return await self._post("dead-letter", dump({"lock_id": lock_id, "reason": _shortened(reason)}), Repeat.ALWAYS)
+    async def dead_letter(self, lock_id: str, reason: str | None, ids: Sequence[str] | None = None) -> Answer:
+        body = _some(lock_id, ids) | {"reason": _shortened(reason)}
+        return await self._post("dead-letter", dump(body), Repeat.ALWAYS)
 
     async def extend(self, lock_id: str, seconds: int) -> Answer:
         # Twice is a lock that lasts longer than it need.
         body = dump({"lock_id": lock_id, "additional_ttl_seconds": seconds})
         return await self._post("extend-lock", body, Repeat.ALWAYS)
+
+    async def complete(self, ids: Sequence[str]) -> Answer:
+        # What is completed already is ignored.
+        return await self._post("complete", dump({"ids": ids}), Repeat.ALWAYS)
+
+    # Somebody else's lock, by the beginning of its id.
+
+    async def requeue(self, lock_id_prefix: str, error: str | None, delay_seconds: float) -> Answer:
+        return await self._operate(lock_id_prefix, "requeue", _given_back(error, delay_seconds))
+
+    async def extend_in_flight(self, lock_id_prefix: str, seconds: int) -> Answer:
+        return await self._operate(lock_id_prefix, "extend", {"additional_ttl_seconds": seconds})
+
+    async def dead_letters(self, limit: int, cursor: str | None) -> Answer:
+        """One page."""
+        params: dict[str, str | int] = {"limit": limit}
+        if cursor is not None:
+            params["cursor"] = cursor
+        return await self._get("/dead-letters", params)
+
+    async def redrive(self, ids: Sequence[str] | None, most: int | None) -> Answer:
+        body = {key: value for key, value in (("ids", ids), ("max", most)) if value is not None}
+        # Twice as many as were asked for would be too many; the same ones again are not there any more.
+        return await self._post("redrive", dump(body), Repeat.ALWAYS if most is None else Repeat.UNLESS_SENT)
+
+    async def revoke(self, item_id: str) -> Answer:
+        return await self._connection.call(
+            "DELETE", f"{self._path}/items/{quote(item_id, safe='')}", repeat=Repeat.ALWAYS
+        )
 
     async def stats(self) -> Answer:
         return await self._get("")
@@ -72,7 +108,10 @@ class QueueCalls:
         # A second one would take what was pushed in between.
         return await self._connection.call("DELETE", f"{self._path}/items", repeat=Repeat.UNLESS_SENT)
 
-    async def _get(self, below: str, params: Mapping[str, int] | None = None) -> Answer:
+    async def _operate(self, lock_id_prefix: str, what: str, body: Answer) -> Answer:
+        return await self._post(f"in-flight/{quote(lock_id_prefix, safe='')}/{what}", dump(body), Repeat.ALWAYS)
+
+    async def _get(self, below: str, params: Mapping[str, str | int] | None = None) -> Answer:
         return await self._connection.call("GET", self._path + below, params=params, repeat=Repeat.ALWAYS)
 
     async def _post(self, call: str, body: bytes, repeat: Repeat) -> Answer:
@@ -90,6 +129,16 @@ async def list_queues(connection: Connection, limit: int, cursor: str | None) ->
     if cursor is not None:
         params["cursor"] = cursor
     return await connection.call("GET", "queues", params=params, repeat=Repeat.ALWAYS)
+
+
+def _some(lock_id: str, ids: Sequence[str] | None) -> Answer:
+    """All that is under the lock, or these of it."""
+    return {"lock_id": lock_id} if ids is None else {"lock_id": lock_id, "ids": ids}
+
+
+def _given_back(error: str | None, delay_seconds: float) -> Answer:
+    later = {"delay_seconds": delay_seconds} if delay_seconds else {}
+    return {"error": _shortened(error), **later}
 
 
 def _shortened(text: str | None) -> str | None:

@@ -23,6 +23,30 @@ class Parcel:
 
     count: int
     body: bytes
+    #: Pushed twice, it is stored once: every item says by which id it is known.
+    repeatable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One item, as JSON, and what is said of it; what is None is not said."""
+
+    item: bytes
+    priority: int = 0
+    dedup_id: str | None = None
+    delay_seconds: float | None = None
+    ttl_seconds: int | None = None
+    idempotency_key: str | None = None
+
+    def sent(self) -> dict[str, Any]:
+        said = {
+            "dedup_id": self.dedup_id,
+            "delay_seconds": self.delay_seconds,
+            "ttl_seconds": self.ttl_seconds,
+            "idempotency_key": self.idempotency_key,
+        }
+        entry: dict[str, Any] = {"item": orjson.Fragment(self.item), "priority": self.priority}
+        return entry | {key: value for key, value in said.items() if value is not None}
 
 
 def encode(item: Any) -> bytes:
@@ -33,20 +57,25 @@ def encode(item: Any) -> bytes:
         raise InvalidRequest(f"This item cannot be written as JSON: {error}") from error
 
 
-def pack(items: Iterable[bytes], priority: int) -> Iterator[Parcel]:
-    """Items that are JSON already, in their order."""
-    packed: list[bytes] = []
+def wrap(entry: Entry) -> Parcel:
+    """One item."""
+    return Parcel(1, dump(entry.sent()), entry.dedup_id is not None)
+
+
+def pack(entries: Iterable[Entry]) -> Iterator[Parcel]:
+    """Many items, in their order."""
+    packed: list[Entry] = []
     size = 0
-    for item in items:
-        if packed and (len(packed) == MOST_ITEMS or size + len(item) > MOST_BYTES):
-            yield _parcel(packed, priority)
+    for entry in entries:
+        if packed and (len(packed) == MOST_ITEMS or size + len(entry.item) > MOST_BYTES):
+            yield _parcel(packed)
             packed, size = [], 0
-        packed.append(item)
-        size += len(item)
+        packed.append(entry)
+        size += len(entry.item)
     if packed:
-        yield _parcel(packed, priority)
+        yield _parcel(packed)
 
 
-def _parcel(items: list[bytes], priority: int) -> Parcel:
-    entries = [{"item": orjson.Fragment(item), "priority": priority} for item in items]
-    return Parcel(len(items), dump({"items": entries}))
+def _parcel(entries: list[Entry]) -> Parcel:
+    repeatable = all(entry.dedup_id is not None for entry in entries)
+    return Parcel(len(entries), dump({"items": [entry.sent() for entry in entries]}), repeatable)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from holdfast.client import answers
+from holdfast.client.answers import Completion
 from holdfast.client.batch import Batch
 from holdfast.client.calls import QueueCalls
 from holdfast.client.consumer import Consumer
 from holdfast.client.endings import surely
-from holdfast.client.parcels import encode, pack
-from holdfast.errors import HoldfastError
-from holdfast.runtime.serialization import dump
+from holdfast.client.parcels import Entry, encode, pack, wrap
+from holdfast.errors import HoldfastError, NotFound, NotLeased
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from holdfast.client.answers import LockInfo, Message, QueueStats
+    from holdfast.client.answers import DeadLetter, LockInfo, Message, QueueStats
     from holdfast.client.calls import Answer
     from holdfast.client.connection import Connection
     from holdfast.client.consumer import Handler
 
+MOST_IDS = 1000
 _SECONDS_FOR_AN_ANSWER = 2.0
 
 
@@ -43,25 +43,60 @@ class Queue:
 
     # Putting in
 
-    async def push(self, item: Any, priority: int = 0, *, idempotency_key: str | None = None) -> str:
+    async def push(
+        self,
+        item: Any,
+        priority: int = 0,
+        *,
+        dedup_id: str | None = None,
+        delay_seconds: float | None = None,
+        ttl_seconds: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> str:
         """Puts one item in, any JSON value, and answers its id. The lowest priority comes out first.
 
-        Not repeated when the answer was lost (``AnswerLost``) or unclear (``Unavailable``): the item may be stored.
+        ``dedup_id`` makes sure that it is stored once: pushed again inside the queue's dedup window, the answer is
+        the first one's id. Nobody gets it before ``delay_seconds`` are over, nor after ``ttl_seconds``.
+
+        Without a ``dedup_id`` it is not repeated when the answer was lost (``AnswerLost``) or unclear
+        (``Unavailable``): the item may be stored.
         """
-        body = {"item": orjson.Fragment(encode(item)), "priority": priority, "idempotency_key": idempotency_key}
-        stored: str = (await self._calls.push(dump(body)))["ids"][0]
+        entry = Entry(encode(item), priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key)
+        stored: str = (await self._calls.push(wrap(entry)))["ids"][0]
         return stored
 
-    async def push_many(self, items: Iterable[Any], priority: int = 0) -> list[str]:
+    async def push_many(
+        self,
+        items: Iterable[Any],
+        priority: int = 0,
+        *,
+        dedup_id: Callable[[Any], str] | None = None,
+        delay_seconds: float | None = None,
+        ttl_seconds: int | None = None,
+        idempotency_key: Callable[[Any], str] | None = None,
+    ) -> list[str]:
         """Puts all of them in, in their order, and answers their ids.
+
+        ``dedup_id`` and ``idempotency_key`` are called with each item, as in ``dedup_id=lambda order: order["id"]``.
 
         They travel in requests of at most 1000 items and 4 MiB. Each request is stored as a whole or not at all;
         an error leaves the requests before it stored, and has their ids in ``error.details["pushed"]``.
         """
+
+        def entry(item: Any) -> Entry:
+            return Entry(
+                encode(item),
+                priority,
+                None if dedup_id is None else dedup_id(item),
+                delay_seconds,
+                ttl_seconds,
+                None if idempotency_key is None else idempotency_key(item),
+            )
+
         ids: list[str] = []
         try:
-            for parcel in pack((encode(item) for item in items), priority):
-                ids += (await self._calls.push(parcel.body))["ids"]
+            for parcel in pack(entry(item) for item in items):
+                ids += (await self._calls.push(parcel))["ids"]
         except HoldfastError as error:
             error.details["pushed"] = ids
             raise
@@ -127,18 +162,47 @@ class Queue:
         """The locked items are done with. Answers how many there were."""
         return _count(await self._calls.acknowledge(lock_id))
 
-    async def abandon(self, lock_id: str, error: str | None = None) -> int:
-        """Gives the locked items back."""
-        return _count(await self._calls.abandon(lock_id, error))
+    async def abandon(
+        self,
+        lock_id: str,
+        error: str | None = None,
+        *,
+        delay_seconds: float = 0,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        """Gives the locked items, or these of them, back: now or when ``delay_seconds`` are over."""
+        return _count(await self._calls.abandon(lock_id, error, delay_seconds, ids))
 
-    async def dead_letter(self, lock_id: str, reason: str | None = None) -> int:
-        """Moves the locked items to the queue's dead-letter queue."""
-        return _count(await self._calls.dead_letter(lock_id, reason))
+    async def dead_letter(self, lock_id: str, reason: str | None = None, *, ids: Sequence[str] | None = None) -> int:
+        """Moves the locked items, or these of them, to the queue's dead-letter queue."""
+        return _count(await self._calls.dead_letter(lock_id, reason, ids))
 
     async def extend(self, lock_id: str, seconds: int = 30) -> float:
         """Adds to the lock's time, never past 300 seconds from now. Answers when it expires, in Unix seconds."""
         expires_at: float = (await self._calls.extend(lock_id, seconds))["lock_expires_at"]
         return expires_at
+
+    async def complete(self, ids: Iterable[str]) -> Completion:
+        """Messages that are done with, by their ids, whatever their locks and partitions are.
+
+        Safe to repeat: what is completed already, or unknown, is ignored. Raises ``NotLeased`` when some of them
+        are there but not locked (``error.details["not_leased"]``); all others are completed then.
+        """
+        completed = ignored = 0
+        not_leased: list[str] = []
+        told: NotLeased | None = None
+        remaining = iter(ids)
+        while part := list(itertools.islice(remaining, MOST_IDS)):
+            try:
+                answer = await self._calls.complete(part)
+            except NotLeased as error:
+                told, answer = error, error.details
+                not_leased += answer["not_leased"]
+            completed += answer["completed"]
+            ignored += answer["ignored"]
+        if told is not None:
+            raise NotLeased(told.message, completed=completed, ignored=ignored, not_leased=not_leased)
+        return Completion(completed, ignored)
 
     # Looking
 
@@ -154,7 +218,53 @@ class Queue:
         """What is locked, and until when."""
         return [answers.lock_info(lock) for lock in (await self._calls.in_flight())["locks"]]
 
+    async def dead_letters(self, *, page_size: int = 50) -> AsyncIterator[DeadLetter]:
+        """What was given up, oldest first: ``async for letter in queue.dead_letters()``."""
+        cursor: str | None = None
+        while True:
+            page = await self._calls.dead_letters(page_size, cursor)
+            for letter in page["dead_letters"]:
+                yield answers.dead_letter(letter)
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
     # Keeping
+
+    async def redrive(self, ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
+        """Puts dead letters back where they came from, with a delivery count from 0 again. Answers how many.
+
+        Those with these ids (of the dead letters, at most 1000), or all; no more than ``limit`` of them.
+        """
+        wanted = None if ids is None else list(ids)
+        redriven = 0
+        more = True
+        while more and redriven != limit:
+            answer = await self._calls.redrive(wanted, None if limit is None else limit - redriven)
+            redriven += answer["redriven"]
+            more = answer.get("more", False)
+        return redriven
+
+    async def revoke(self, item_id: str) -> None:
+        """Removes one message that is not locked. Raises ``NotFound``, or ``Conflict`` when it is locked."""
+        try:
+            await self._calls.revoke(item_id)
+        except NotFound as error:
+            # Gone after an attempt whose outcome nobody heard: it was that attempt.
+            if error.__cause__ is None:
+                raise
+
+    async def requeue(self, lock_id_prefix: str, error: str | None = None, *, delay_seconds: float = 0) -> int:
+        """For operators: gives back what somebody else has locked, by the beginning of the lock's id.
+
+        Raises ``LockNotFound``, or ``Conflict`` when several locks begin like that.
+        """
+        return _count(await self._calls.requeue(lock_id_prefix, error, delay_seconds))
+
+    async def extend_in_flight(self, lock_id_prefix: str, seconds: int = 30) -> float:
+        """For operators: as :meth:`extend`, by the beginning of somebody else's lock's id."""
+        expires_at: float = (await self._calls.extend_in_flight(lock_id_prefix, seconds))["lock_expires_at"]
+        return expires_at
 
     async def purge(self) -> int:
         """Removes all that waits, and answers how many. What is locked stays."""

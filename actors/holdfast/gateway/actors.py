@@ -60,6 +60,7 @@ class ActorApi:
         if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{_PREFIX}/"):
             await self._app(scope, receive, send)
             return
+        scope["route"] = _PREFIX
         try:
             status, body = await self._answer(scope, receive)
         except _Refused as refused:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_RETRY_AFTER_SECONDS = "1"
+_RETRY_AFTER_SECONDS = 1
 
 #: All that a caller hears of a fault of ours.
 FAULT = HoldfastError("Something went wrong here; the server's log has the reason.")
@@ -32,7 +32,7 @@ def error_body(error: HoldfastError) -> dict[str, Any]:
 def error_response(error: HoldfastError) -> Response:
     headers: dict[str, str] = {}
     if error.status in (429, 503):
-        headers["Retry-After"] = _RETRY_AFTER_SECONDS
+        headers["Retry-After"] = str(error.details.get("retry_after", _RETRY_AFTER_SECONDS))
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = ", ".join(error.allowed)
     return Response(dump(error_body(error)), error.status, headers, "application/json")

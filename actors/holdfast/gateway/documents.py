@@ -2,113 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING, Any
 
 from holdfast import errors
+from holdfast.gateway import schemas
 from holdfast.pushpop import requests
 from holdfast.pushpop.config import QueueConfig
 
-
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ErrorAnswer(BaseModel):
-    """What every refusal looks like. Some carry more: QUEUE_LOCKED says ``lock_expires_at``."""
-
-    success: bool
-    message: str
-    error_code: str
-
-
-class PushAnswer(Answer):
-    success: bool
-    count: int
-    ids: list[str]
-
-
-class Message(Answer):
-    """What Holdfast knows of an item."""
-
-    id: str
-    priority: int
-    delivery_count: int
-    enqueued_at: str
-    partition: int
-    idempotency_key: str | None = None
-    last_error: str | None = None
-    dead_letter: dict[str, Any] | None = None
-
-
-class ItemsAnswer(Answer):
-    items: list[Any]
-    count: int
-    messages: list[Message]
-
-
-class PopAnswer(ItemsAnswer):
-    locked: bool | None = None
-    lock_id: str | None = None
-    lock_expires_at: float | None = None
-
-
-class LockAnswer(Answer):
-    success: bool
-    message: str
-    items_acknowledged: int
-
-
-class ExtendAnswer(Answer):
-    success: bool
-    lock_expires_at: float
-
-
-class LockShown(Answer):
-    lock_id_prefix: str
-    count: int
-    expires_at: str
-
-
-class LockWithItems(LockShown):
-    items: list[Any]
-    messages: list[Message]
-
-
-class InFlightAnswer(Answer):
-    locks: list[LockWithItems]
-
-
-class StatsAnswer(Answer):
-    queue: str
-    count: int
-    priorities: dict[str, int]
-    locked: int
-    delayed: int
-    dead_letters: int
-    oldest_age_seconds: float | None
-    locks: list[LockShown]
-    counters: dict[str, int]
-    config: QueueConfig
-
-
-class PurgeAnswer(Answer):
-    success: bool
-    purged: int
-
-
-class QueueListed(Answer):
-    queue: str
-    count: int
-    locked: int
-    dead_letters: int
-
-
-class QueuesAnswer(Answer):
-    queues: list[QueueListed]
-    next_cursor: str | None = None
-
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _MESSAGE = {
     "id": "0-0-0-0",
@@ -118,7 +20,20 @@ _MESSAGE = {
     "partition": 0,
 }
 _ITEMS = {"items": [{"task_id": 123}], "count": 1, "messages": [_MESSAGE]}
-_LOCK = {"lock_id_prefix": "kX3v", "count": 1, "expires_at": "2026-02-28T16:14:05.123Z"}
+_LOCK = {"lock_id_prefix": "kX3vQ1", "count": 1, "expires_at": "2026-02-28T16:14:05.123Z"}
+_DEAD_LETTER = {
+    "id": "0-0-0-0",
+    "item": {"task_id": 123},
+    "reason": "max_deliveries",
+    "attempts": 10,
+    "last_error": "ValueError: not an order",
+    "original_queue": "orders",
+    "original_partition": 0,
+    "original_id": "0-0-0-7",
+    "tenant_id": "default",
+    "idempotency_key": None,
+    "dead_lettered_at": "2026-02-28T16:14:05.123Z",
+}
 _COUNTS = {"queue": "orders", "count": 3, "locked": 1, "dead_letters": 0}
 _STATS = _COUNTS | {
     "priorities": {"0": 3},
@@ -137,13 +52,21 @@ _ALWAYS: tuple[type[errors.HoldfastError], ...] = (
     errors.TooLarge,
     errors.Unavailable,
 )
-_HEADERS: dict[type[errors.HoldfastError], dict[str, Any]] = {
-    errors.MethodNotAllowed: {
-        "Allow": {"description": "The methods there are.", "required": True, "schema": {"type": "string"}}
-    },
-    errors.Unavailable: {
-        "Retry-After": {"description": "In seconds.", "required": True, "schema": {"type": "integer", "minimum": 0}}
-    },
+_RETRY_AFTER = {
+    "Retry-After": {"description": "In seconds.", "required": True, "schema": {"type": "integer", "minimum": 0}}
+}
+_HEADERS: dict[int, dict[str, Any]] = {
+    405: {"Allow": {"description": "The methods there are.", "required": True, "schema": {"type": "string"}}},
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
+}
+#: What some refusals say beside their code.
+_DETAILS: dict[type[errors.HoldfastError], dict[str, Any]] = {
+    errors.QueueLocked: {"lock_expires_at": 1709139245.123},
+    errors.Capacity: {"retry_after": 1},
+    errors.RateLimited: {"retry_after": 1},
+    errors.NotLeased: {"completed": 1, "ignored": 0, "not_leased": ["0-0-0-1"]},
+    errors.PartitionUnavailable: {"retry_after": 1},
 }
 _LOCK_ERRORS = (errors.InvalidLockId, errors.LockNotFound, errors.LockExpired)
 
@@ -156,23 +79,23 @@ def _document(
     query: type[BaseModel] | None = None,
     body: dict[str, Any] | None = None,
     sent: dict[str, Any] | None = None,
+    required: bool = True,
 ) -> dict[str, Any]:
     """One operation, as OpenAPI has it; models are named, and put in where the document is put together."""
     responses = {"200": _described("Done.", answer, {"answer": example})}
     for refusal in (*_ALWAYS, *refusals):
         shown: dict[str, Any] = {"success": False, "message": refusal.__doc__, "error_code": refusal.code}
-        if refusal is errors.QueueLocked:
-            shown["lock_expires_at"] = 1709139245.123
-        entry = responses.setdefault(str(refusal.status), _described(str(refusal.__doc__), ErrorAnswer, {}))
+        shown |= _DETAILS.get(refusal, {})
+        entry = responses.setdefault(str(refusal.status), _described(str(refusal.__doc__), schemas.ErrorAnswer, {}))
         entry["content"]["application/json"]["examples"][refusal.code] = {"value": shown}
-        if refusal in _HEADERS:
-            entry["headers"] = _HEADERS[refusal]
+        if refusal.status in _HEADERS:
+            entry["headers"] = _HEADERS[refusal.status]
     document: dict[str, Any] = {"tags": ["queues"], "summary": summary, "responses": responses}
     if query is not None:
         document["parameters"] = _parameters(query)
     if body is not None:
         media = {"schema": body, "example": sent}
-        document["requestBody"] = {"required": True, "content": {"application/json": media}}
+        document["requestBody"] = {"required": required, "content": {"application/json": media}}
     return document
 
 
@@ -191,8 +114,16 @@ def _parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
     return parameters
 
 
-_LOCK_ID = {"lock_id": "kX3vQ1b2c4E"}
+def _sent_without(model: type[BaseModel], *others: str) -> dict[str, Any]:
+    """The body of a request whose other fields come from elsewhere: its path, or the gateway itself."""
+    schema = model.model_json_schema()
+    schema["properties"] = {name: field for name, field in schema["properties"].items() if name not in others}
+    if "required" in schema:
+        schema["required"] = [name for name in schema["required"] if name not in others]
+    return {key: value for key, value in schema.items() if key != "required" or value}
 
+
+_LOCK_ID = {"lock_id": "kX3vQ1b2c4E"}
 
 _PUSH_ITEM = requests.PushItem.model_json_schema()
 _PUSH_MANY = {
@@ -211,22 +142,24 @@ def _acknowledged(what: str) -> dict[str, Any]:
 
 PUSH = _document(
     "Put one item, or up to 1000 at once, into the queue: all or nothing",
-    PushAnswer,
+    schemas.PushAnswer,
     {"success": True, "count": 1, "ids": ["0-0-0-0"]},
+    errors.Capacity,
+    errors.RateLimited,
     body={"anyOf": [_PUSH_ITEM, _PUSH_MANY]},
     sent={"item": {"task_id": 123}, "priority": 0},
 )
 ACKNOWLEDGE = _document(
     "Remove what is locked: it is done with",
-    LockAnswer,
+    schemas.LockAnswer,
     _acknowledged("acknowledged"),
     *_LOCK_ERRORS,
     body=requests.Acknowledge.model_json_schema(),
     sent=_LOCK_ID,
 )
 ABANDON = _document(
-    "Give what is locked back, to the front of its priority",
-    LockAnswer,
+    "Give what is locked back, to the front of its priority, now or later",
+    schemas.LockAnswer,
     _acknowledged("given back"),
     *_LOCK_ERRORS,
     body=requests.Abandon.model_json_schema(),
@@ -234,7 +167,7 @@ ABANDON = _document(
 )
 EXTEND_LOCK = _document(
     "Make a lock last longer, up to 300 seconds from now",
-    ExtendAnswer,
+    schemas.ExtendAnswer,
     {"success": True, "lock_expires_at": 1709139275.0},
     *_LOCK_ERRORS,
     body=requests.ExtendLock.model_json_schema(),
@@ -242,33 +175,79 @@ EXTEND_LOCK = _document(
 )
 DEAD_LETTER = _document(
     "Move what is locked to the queue's dead-letter queue",
-    LockAnswer,
+    schemas.LockAnswer,
     _acknowledged("dead-lettered"),
     *_LOCK_ERRORS,
     body=requests.DeadLetter.model_json_schema(),
     sent=_LOCK_ID | {"reason": "not an order"},
 )
-STATS = _document("How much waits, what is locked, how old the oldest is", StatsAnswer, _STATS)
+COMPLETE = _document(
+    "Complete up to 1000 leased items by their ids; what is not there is ignored, so it can be repeated",
+    schemas.CompleteAnswer,
+    {"success": True, "completed": 2, "ignored": 0},
+    errors.NotLeased,
+    errors.PartitionUnavailable,
+    body=requests.Complete.model_json_schema(),
+    sent={"ids": ["0-0-0-0", "3-0-0-7"]},
+)
+STATS = _document("How much waits, what is locked, how old the oldest is", schemas.StatsAnswer, _STATS)
 IN_FLIGHT = _document(
     "What is locked, and until when",
-    InFlightAnswer,
+    schemas.InFlightAnswer,
     {"locks": [_LOCK | {"items": [{"task_id": 123}], "messages": [_MESSAGE]}]},
 )
-PURGE = _document("Remove all that waits; what is locked stays", PurgeAnswer, {"success": True, "purged": 3})
+REQUEUE = _document(
+    "For operators: give back what somebody else has locked, by the beginning of the lock's id",
+    schemas.LockAnswer,
+    _acknowledged("given back"),
+    errors.LockNotFound,
+    errors.Conflict,
+    body=_sent_without(requests.Requeue, "lock_id_prefix"),
+    sent={"error": "its consumer is gone"},
+    required=False,
+)
+EXTEND_IN_FLIGHT = _document(
+    "For operators: make somebody else's lock last longer, by the beginning of its id",
+    schemas.ExtendAnswer,
+    {"success": True, "lock_expires_at": 1709139275.0},
+    errors.LockNotFound,
+    errors.Conflict,
+    body=_sent_without(requests.ExtendByPrefix, "lock_id_prefix"),
+    sent={"additional_ttl_seconds": 30},
+    required=False,
+)
+REDRIVE = _document(
+    "Put dead letters back where they came from: those with these ids, or all; answers 'more' when it ran out of time",
+    schemas.RedriveAnswer,
+    {"success": True, "redriven": 3},
+    body=_sent_without(requests.Redrive, "cursor", "original_queue"),
+    sent={"max": 100},
+    required=False,
+)
+PURGE = _document(
+    "Remove all that waits or is delayed; what is locked stays", schemas.PurgeAnswer, {"success": True, "purged": 3}
+)
+REVOKE = _document(
+    "Remove one item that is not locked",
+    schemas.PurgeAnswer,
+    {"success": True, "purged": 1},
+    errors.NotFound,
+    errors.Conflict,
+)
 GET_CONFIG = _document("The whole configuration", QueueConfig, QueueConfig().model_dump())
 SET_CONFIG = _document(
     "Change the keys named",
     QueueConfig,
     QueueConfig().model_dump(),
     body=QueueConfig.model_json_schema(),
-    sent={"max_deliveries": 5},
+    sent={"max_deliveries": 5, "partitions": 4},
 )
 
 
 def pop(query: type[BaseModel]) -> dict[str, Any]:
     locked = _ITEMS | {"locked": True, "lock_id": "kX3vQ1b2c4E", "lock_expires_at": 1709139275.0}
     summary = "Take the first items: lowest priority number first, first in first out"
-    document = _document(summary, PopAnswer, locked, errors.QueueLocked, query=query)
+    document = _document(summary, schemas.PopAnswer, locked, errors.QueueLocked, query=query)
     # What can be done with the lock that it gives.
     document["responses"]["200"]["links"] = {
         call: {
@@ -282,8 +261,13 @@ def pop(query: type[BaseModel]) -> dict[str, Any]:
 
 
 def peek(query: type[BaseModel]) -> dict[str, Any]:
-    return _document("The next items, left where they are", ItemsAnswer, _ITEMS, query=query)
+    return _document("The next items, left where they are", schemas.ItemsAnswer, _ITEMS, query=query)
 
 
 def queues(query: type[BaseModel]) -> dict[str, Any]:
-    return _document("The queues there are, by name", QueuesAnswer, {"queues": [_COUNTS]}, query=query)
+    return _document("The queues there are, by name", schemas.QueuesAnswer, {"queues": [_COUNTS]}, query=query)
+
+
+def dead_letters(query: type[BaseModel]) -> dict[str, Any]:
+    summary = "The queue's dead letters, oldest first; asked of a dead-letter queue, all that it has"
+    return _document(summary, schemas.DeadLettersAnswer, {"dead_letters": [_DEAD_LETTER]}, query=query)

@@ -50,11 +50,12 @@ class Call:
         except UnicodeError:
             raise InvalidRequest("The query is not URL-encoded UTF-8.") from None
 
-    async def json_object(self) -> bytes:
-        """The body as it came, checked to be a JSON object, whatever its content type says."""
+    async def json_object(self, *, optional: bool = False) -> tuple[bytes, dict[str, Any]]:
+        """The body as it came, which is a JSON object whatever its content type says, and what it says."""
         body = await self._body()
-        parse_object(body)
-        return body
+        if optional and not body.strip():
+            return b"{}", {}
+        return body, parse_object(body)
 
     async def gone(self) -> None:
         """Returns when the caller has gone away. To be called once, after the body was read."""
@@ -103,6 +104,7 @@ class Endpoints:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             endpoint, parameters = self._find(scope)
+            scope["route"] = endpoint.path
             body = dump(await endpoint.handle(Call(scope, receive, parameters)))
         except HoldfastError as error:
             if error.status >= 500:

@@ -16,6 +16,8 @@ from holdfast.pushpop.commands import LATER
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.runtime.contract import HostClient
 
 # Bounds what one turn does, and with it how long the others wait.
@@ -29,12 +31,23 @@ class _Call(NamedTuple):
     answer: asyncio.Future[dict[str, Any]]
 
 
-class Gatherer:
-    """Calls actors of one type that have a ``Batch`` method."""
+def _heard_by_nobody(actor_id: str, load: int, partitions: int) -> None:
+    pass
 
-    def __init__(self, client: HostClient, actor_type: str) -> None:
+
+class Gatherer:
+    """Calls actors of one type that have a ``Batch`` method.
+
+    ``heard`` is told, before the callers are, what each reply says of its actor: how much it holds, and of how many
+    partitions it is one.
+    """
+
+    def __init__(
+        self, client: HostClient, actor_type: str, heard: Callable[[str, int, int], None] = _heard_by_nobody
+    ) -> None:
         self._client = client
         self._actor_type = actor_type
+        self._heard = heard
         self._waiting: dict[str, deque[_Call]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -67,18 +80,19 @@ class Gatherer:
             return []
         try:
             body = dump({"calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls]})
-            replies = load(await self._client.invoke_method(self._actor_type, actor_id, "Batch", body))["replies"]
-            answered = list(zip(calls, replies, strict=True))
+            reply = load(await self._client.invoke_method(self._actor_type, actor_id, "Batch", body))
+            answered = list(zip(calls, reply["replies"], strict=True))
+            self._heard(actor_id, reply["load"], reply["partitions"])
         except Exception as error:
             # Each caller hears of it, and is the one to answer for it.
             for call in calls:
                 if not call.answer.done():
                     call.answer.set_exception(error)
             return []
-        for call, reply in answered:
-            if reply != LATER and not call.answer.done():
-                call.answer.set_result(reply)
-        return [call for call, reply in answered if reply == LATER]
+        for call, answer in answered:
+            if answer != LATER and not call.answer.done():
+                call.answer.set_result(answer)
+        return [call for call, answer in answered if answer == LATER]
 
 
 def _take(waiting: deque[_Call]) -> list[_Call]:

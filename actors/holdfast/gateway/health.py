@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from holdfast import __version__
 from holdfast.errors import Forbidden, HoldfastError, MethodNotAllowed, Unauthorized, Unavailable
 from holdfast.gateway.answers import error_response
-from holdfast.gateway.documents import ErrorAnswer
+from holdfast.gateway.schemas import ErrorAnswer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -38,19 +38,20 @@ class Status(BaseModel):
     actors: list[ActorType]
 
 
-def _refusals(*kinds: type[HoldfastError]) -> dict[int | str, dict[str, Any]]:
+def refusals(*kinds: type[HoldfastError]) -> dict[int | str, dict[str, Any]]:
+    """As a route's ``responses`` has them."""
     return {kind.status: {"model": ErrorAnswer, "description": kind().message} for kind in kinds}
 
 
 def install(app: FastAPI, host: Host) -> None:
     started_at = datetime.now(UTC)
 
-    @app.get("/healthz", tags=["health"], responses=_refusals(MethodNotAllowed))
+    @app.get("/healthz", tags=["health"], responses=refusals(MethodNotAllowed))
     async def healthz() -> Alive:
         """The process lives."""
         return Alive()
 
-    @app.get("/readyz", tags=["health"], response_model=Alive, responses=_refusals(MethodNotAllowed, Unavailable))
+    @app.get("/readyz", tags=["health"], response_model=Alive, responses=refusals(MethodNotAllowed, Unavailable))
     async def readyz() -> Any:
         """Work can be taken."""
         readiness = await host.readiness()
@@ -58,7 +59,7 @@ def install(app: FastAPI, host: Host) -> None:
             return error_response(Unavailable(f"Not ready: {readiness.reason}."))
         return Alive()
 
-    @app.get("/status", tags=["health"], responses=_refusals(MethodNotAllowed, Unauthorized, Forbidden))
+    @app.get("/status", tags=["health"], responses=refusals(MethodNotAllowed, Unauthorized, Forbidden))
     async def status() -> Status:
         """What runs here."""
         readiness = await host.readiness()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MODELS = "#/components/schemas/{model}"
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": ID_PATTERN}
+_EXAMPLES = {"queue": "orders", "id": "0-0-0-0", "lock_id_prefix": "kX3vQ1"}
 
 
 def install(app: FastAPI, endpoints: Endpoints) -> None:
@@ -39,10 +40,10 @@ def _describe(app: FastAPI, endpoints: Endpoints) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = _resolved(endpoint.document, models)
     path = [
-        {"name": name, "in": "path", "required": True, "schema": _ID, "example": "orders"}
+        {"name": name, "in": "path", "required": True, "schema": _ID, "example": _EXAMPLES[name]}
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
-    words = re.sub(r"{\w+}", "", endpoint.path)
+    words = endpoint.path.replace("{queue}", "")
     identity = "_".join(re.findall(r"[a-z]+", f"{endpoint.verb.lower()}/{words}"))
     return operation | {"operationId": identity, "parameters": path + operation.get("parameters", [])}
 

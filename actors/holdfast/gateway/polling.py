@@ -11,8 +11,10 @@ from holdfast.pushpop.doorbell import Listening, wake_everyone
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
+    from prometheus_client import Gauge
+
     from holdfast.gateway.endpoints import Call
-    from holdfast.gateway.gather import Gatherer
+    from holdfast.gateway.partitions import Partitions
     from holdfast.pushpop.doorbell import Doorbell
 
 # A queue forgets who waits when its actor moves or is restarted, so one asks again now and then.
@@ -26,9 +28,10 @@ NOTHING: dict[str, Any] = {"items": [], "count": 0, "messages": []}
 class Poller:
     """Waits on behalf of callers."""
 
-    def __init__(self, gatherer: Gatherer, doorbell: Doorbell) -> None:
-        self._gatherer = gatherer
+    def __init__(self, partitions: Partitions, doorbell: Doorbell, waiting: Gauge) -> None:
+        self._partitions = partitions
         self._doorbell = doorbell
+        self._waiting = waiting
         self._stopping = False
 
     def stop(self) -> None:
@@ -44,7 +47,7 @@ class Poller:
         until = loop.time() + wait_seconds
         gone = asyncio.ensure_future(call.gone())
         try:
-            with Listening(queue) as rung:
+            with self._waiting.track_inprogress(), Listening(queue) as rung:
                 while True:
                     rung.clear()
                     left = until - loop.time()
@@ -70,10 +73,10 @@ class Poller:
     async def _ask(self, queue: str, method: str, data: dict[str, Any], left: float) -> tuple[dict[str, Any], float]:
         """An answer, and how long to wait for a better one."""
         if left <= 0:
-            return await self._gatherer.call(queue, method, dump(data)), 0.0
+            return await self._partitions.pop(queue, method, dump(data)), 0.0
         try:
             asked = data | {"doorbell": await self._doorbell.hang()}
-            answer = await self._gatherer.call(queue, method, dump(asked))
+            answer = await self._partitions.pop(queue, method, dump(asked))
         except HostStopping:
             raise
         except Unavailable:
@@ -83,7 +86,7 @@ class Poller:
     async def _give_back(self, queue: str, answer: dict[str, Any]) -> None:
         if "lock_id" in answer:
             reason = {"lock_id": answer["lock_id"], "error": "the consumer went away before it got this"}
-            await self._gatherer.call(queue, "Abandon", dump(reason))
+            await self._partitions.call_holder(queue, answer["lock_id"], "Abandon", dump(reason))
 
 
 def _nothing_yet(answer: dict[str, Any]) -> bool:

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.errors import HoldfastError, InvalidRequest, by_code
-from holdfast.gateway import documents
+from holdfast.errors import InvalidRequest, NotFound
+from holdfast.gateway import documents, views
+from holdfast.gateway.configuration import Configuration
+from holdfast.gateway.dead_letters import DeadLetters
 from holdfast.gateway.endpoints import Endpoint, Endpoints
-from holdfast.gateway.gather import Gatherer
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
+from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.polling import Poller
+from holdfast.gateway.pushes import Pushes, refuse_elsewhere
+from holdfast.gateway.refusals import accepted
 from holdfast.identity import check_queue_id
+from holdfast.pushpop import requests
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
 from holdfast.pushpop.doorbell import Doorbell
 from holdfast.pushpop.index import INDEX_TYPE, SHARDS
-from holdfast.pushpop.interface import ACTOR_TYPE
+from holdfast.pushpop.items import partition_of, partition_of_lock
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -57,37 +62,62 @@ class ListQuery(Query):
     cursor: Annotated[str | None, Field(max_length=255, description="next_cursor of the page before.")] = None
 
 
+class DeadLettersQuery(Query):
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED), INTEGER] = 50
+    cursor: Annotated[str | None, Field(max_length=255, description="next_cursor of the page before.")] = None
+
+
 class Queues:
-    """What each call does: which actor it asks, and for what."""
+    """What each call does: which partitions it asks, and for what."""
 
     def __init__(self, client: HostClient) -> None:
         self._client = client
-        self._gatherer = Gatherer(client, ACTOR_TYPE)
-        self._poller = Poller(self._gatherer, Doorbell(client))
+        self._partitions = Partitions(client)
+        self._pushes = Pushes(self._partitions)
+        self._dead_letters = DeadLetters(self._partitions)
+        self._configuration = Configuration(self._partitions)
+        self._poller = Poller(self._partitions, Doorbell(client), client.meters.long_polls)
 
     def end_waits(self) -> None:
         """Answers those who wait for something to come."""
         self._poller.stop()
 
+    async def close(self) -> None:
+        """Ends what goes on for callers that were answered already."""
+        await self._partitions.close()
+
     def endpoints(self) -> Endpoints:
         queue = "/queue/{queue}"
+        lock = f"{queue}/in-flight/{{lock_id_prefix}}"
         return Endpoints(
             [
-                Endpoint("POST", f"{queue}/push", self._sending("Push"), documents.PUSH),
+                Endpoint("POST", f"{queue}/push", self.push, documents.PUSH),
                 Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery)),
-                Endpoint("POST", f"{queue}/acknowledge", self._sending("Acknowledge"), documents.ACKNOWLEDGE),
-                Endpoint("POST", f"{queue}/abandon", self._sending("Abandon"), documents.ABANDON),
-                Endpoint("POST", f"{queue}/extend-lock", self._sending("ExtendLock"), documents.EXTEND_LOCK),
-                Endpoint("POST", f"{queue}/dead-letter", self._sending("DeadLetter"), documents.DEAD_LETTER),
+                Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE),
+                Endpoint("POST", f"{queue}/abandon", self._answering("Abandon"), documents.ABANDON),
+                Endpoint("POST", f"{queue}/extend-lock", self._answering("ExtendLock"), documents.EXTEND_LOCK),
+                Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER),
+                Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE),
                 Endpoint("GET", queue, self.stats, documents.STATS),
                 Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery)),
-                Endpoint("GET", f"{queue}/in-flight", self._asking("InFlight"), documents.IN_FLIGHT),
-                Endpoint("DELETE", f"{queue}/items", self._asking("Purge"), documents.PURGE),
-                Endpoint("GET", f"{queue}/config", self._asking("GetConfig"), documents.GET_CONFIG),
-                Endpoint("PUT", f"{queue}/config", self._sending("SetConfig"), documents.SET_CONFIG),
-                Endpoint("GET", "/queues", self.list, documents.queues(ListQuery)),
+                Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT),
+                Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE),
+                Endpoint("POST", f"{lock}/extend", self._operating("ExtendByPrefix"), documents.EXTEND_IN_FLIGHT),
+                Endpoint("GET", f"{queue}/dead-letters", self.dead_letters, documents.dead_letters(DeadLettersQuery)),
+                Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE),
+                Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE),
+                Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE),
+                Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG),
+                Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG),
+                Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery)),
             ]
         )
+
+    async def push(self, call: Call) -> Answer:
+        queue = _queue_id(call)
+        body, data = await call.json_object()
+        refuse_elsewhere(data)
+        return accepted(await self._pushes.push(queue, body, data))
 
     async def pop(self, call: Call) -> Answer:
         queue, query = _queue_id(call), call.query(PopQuery)
@@ -95,16 +125,63 @@ class Queues:
         if query.require_ack:
             method, data = "PopWithAck", data | {"ttl_seconds": query.ttl_seconds}
         if query.wait_seconds:
-            return _accepted(await self._poller.pop(call, queue, method, data, query.wait_seconds))
-        return await self._ask(queue, method, dump(data))
+            return accepted(await self._poller.pop(call, queue, method, data, query.wait_seconds))
+        return accepted(await self._partitions.pop(queue, method, dump(data)))
 
-    async def peek(self, call: Call) -> Answer:
-        return await self._ask(_queue_id(call), "Peek", dump({"count": call.query(PeekQuery).count}))
+    async def dead_letter(self, call: Call) -> Answer:
+        queue = _queue_id(call)
+        body, data = await call.json_object()
+        lock_id = data.get("lock_id")
+        answer = accepted(await self._partitions.call_holder(queue, lock_id, "DeadLetter", body))
+        await self._dead_letters.deliver(queue, partition_of_lock(str(lock_id)))
+        return answer
+
+    async def complete(self, call: Call) -> Answer:
+        queue = _queue_id(call)
+        _, data = await call.json_object()
+        return accepted(await self._partitions.complete(queue, requests.Complete.parse(data).ids))
 
     async def stats(self, call: Call) -> Answer:
         return await self._stats(_queue_id(call))
 
-    async def list(self, call: Call) -> Answer:
+    async def peek(self, call: Call) -> Answer:
+        queue, count = _queue_id(call), call.query(PeekQuery).count
+        return views.peek(await self._ask_all(queue, "Peek", dump({"count": count})), count)
+
+    async def in_flight(self, call: Call) -> Answer:
+        return views.in_flight(await self._ask_all(_queue_id(call), "InFlight"))
+
+    async def dead_letters(self, call: Call) -> Answer:
+        queue, query = _queue_id(call), call.query(DeadLettersQuery)
+        return await self._dead_letters.page(queue, query.limit, query.cursor)
+
+    async def redrive(self, call: Call) -> Answer:
+        queue = _queue_id(call)
+        _, data = await call.json_object(optional=True)
+        request = requests.Redrive.parse(data)
+        for internal in ("cursor", "original_queue"):
+            if internal in data:
+                raise InvalidRequest(f"{internal}: is not known here")
+        return await self._dead_letters.redrive(queue, request.ids, request.max)
+
+    async def purge(self, call: Call) -> Answer:
+        return views.purged(await self._ask_all(_queue_id(call), "Purge"))
+
+    async def revoke(self, call: Call) -> Answer:
+        queue, item_id = _queue_id(call), call.parameters[1]
+        partition = partition_of(item_id)
+        if partition is None or not await self._partitions.exists(queue, partition):
+            raise NotFound("There is no such item in this queue.")
+        return accepted(await self._partitions.call(queue, "Revoke", dump({"id": item_id}), partition))
+
+    async def config(self, call: Call) -> Answer:
+        return await self._configuration.get(_queue_id(call))
+
+    async def set_config(self, call: Call) -> Answer:
+        queue = _queue_id(call)
+        return await self._configuration.change(queue, *await call.json_object())
+
+    async def queues(self, call: Call) -> Answer:
         query = call.query(ListQuery)
         shards = await asyncio.gather(
             *(self._client.invoke_method(INDEX_TYPE, str(shard), "List") for shard in range(SHARDS))
@@ -119,40 +196,44 @@ class Queues:
             answer["next_cursor"] = page[query.limit - 1]
         return answer
 
-    def _sending(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
-        """Hands the request's body on to the actor, which is the one to check it."""
+    def _answering(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
+        """Hands the request's body on to the partition whose lock it names, which is the one to check it."""
 
-        async def send(call: Call) -> Answer:
-            return await self._ask(_queue_id(call), method, await call.json_object())
+        async def answer(call: Call) -> Answer:
+            queue = _queue_id(call)
+            body, data = await call.json_object()
+            return await self._of_lock(queue, data.get("lock_id"), method, body)
 
-        return send
+        return answer
 
-    def _asking(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
-        async def ask(call: Call) -> Answer:
-            return await self._ask(_queue_id(call), method)
+    def _operating(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
+        """What an operator does with somebody else's lock, named by the beginning of its id."""
 
-        return ask
+        async def operate(call: Call) -> Answer:
+            queue, prefix = _queue_id(call), call.parameters[1]
+            _, data = await call.json_object(optional=True)
+            if "lock_id_prefix" in data:
+                raise InvalidRequest("lock_id_prefix: belongs into the path")
+            asked = dump(data | {"lock_id_prefix": prefix})
+            return await self._of_lock(queue, prefix, method, asked)
 
-    async def _ask(self, queue: str, method: str, data: bytes = b"null") -> Answer:
-        return _accepted(await self._gatherer.call(queue, method, data))
+        return operate
+
+    async def _of_lock(self, queue: str, lock_id: Any, method: str, body: bytes) -> Answer:
+        answer = accepted(await self._partitions.call_holder(queue, lock_id, method, body))
+        if answer.get("dead_lettered"):
+            await self._dead_letters.deliver(queue, partition_of_lock(str(lock_id)))
+        return answer
+
+    async def _ask_all(self, queue: str, method: str, data: bytes = b"null") -> list[Answer]:
+        return [accepted(answer) for answer in await self._partitions.call_all(queue, method, data)]
 
     async def _stats(self, queue: str) -> Answer:
-        stats = await self._ask(queue, "Stats")
-        target = stats.pop("dead_letter_queue")
-        return stats | {"dead_letters": 0 if target is None else (await self._ask(target, "Stats"))["count"]}
+        answers = await self._ask_all(queue, "Stats")
+        target = answers[0]["dead_letter_queue"]
+        letters = 0 if target is None else sum(answer["count"] for answer in await self._ask_all(target, "Stats"))
+        return views.stats(answers) | {"dead_letters": letters}
 
 
 def _queue_id(call: Call) -> str:
     return check_queue_id(call.parameters[0])
-
-
-def _accepted(answer: Answer) -> Answer:
-    """The actor's answer, unless it is a refusal, which is raised."""
-    if answer.get("success") is False:
-        raise _refusal(answer)
-    return answer
-
-
-def _refusal(answer: Answer) -> HoldfastError:
-    details = {"lock_expires_at": answer["lock_expires_at"]} if "lock_expires_at" in answer else {}
-    return by_code(answer.get("error_code", InvalidRequest.code), answer.get("message", ""), **details)

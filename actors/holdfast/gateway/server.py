@@ -16,11 +16,12 @@ from fastapi import FastAPI
 
 from holdfast import __version__
 from holdfast.errors import SettingsError
-from holdfast.gateway import answers, health, openapi, page
+from holdfast.gateway import answers, health, metrics, openapi, page
 from holdfast.gateway.access import OwnSiteOnly, TokenRequired
 from holdfast.gateway.actors import ActorApi
 from holdfast.gateway.endpoints import Front
 from holdfast.gateway.limits import BodyLimit
+from holdfast.gateway.metrics import RequestsCounted
 from holdfast.gateway.queues import Queues
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
@@ -28,7 +29,7 @@ from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.inprocess import InProcessHost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from dapr.actor import Actor
     from starlette.types import ASGIApp
@@ -52,6 +53,8 @@ class Gateway:
     host: Host
     #: Answers requests that wait for something to come: they would hold up the stop.
     end_waits: Callable[[], None]
+    #: Ends what goes on for callers that were answered already.
+    close: Callable[[], Awaitable[None]]
 
 
 def create_gateway(
@@ -65,6 +68,7 @@ def create_gateway(
     answers.install(app)
     host = make_host(app)
     health.install(app, host)
+    metrics.install(app, host)
     page.install(app)
     app.add_middleware(BodyLimit)
     queues = Queues(host.client)
@@ -82,7 +86,8 @@ def create_gateway(
     if token:
         front = TokenRequired(front, token, [f"/{root}/" for root in sidecar_roots])
     front = OwnSiteOnly(front, loopback_names=loopback and not token)
-    return Gateway(front, host, queues.end_waits)
+    front = RequestsCounted(front, host.client.meters.registry)
+    return Gateway(front, host, queues.end_waits, queues.close)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -130,6 +135,7 @@ async def serve(
             loop.add_signal_handler(number, server.stop_gently, number)
         ready()
         await server.serve(sockets=[listener])
+        await gateway.close()
     finally:
         await host.stop()
 

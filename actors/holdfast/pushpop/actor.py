@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dapr.actor import Remindable
 
 from holdfast.errors import InvalidRequest, Unavailable
-from holdfast.identity import check_queue_id
+from holdfast.identity import partition_id, split_partition
 from holdfast.pushpop.commands import Answer, Moment, execute_all
 from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import CONFIG, METADATA, Queue
 from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.index import INDEX_TYPE, shard_of
 from holdfast.pushpop.interface import ACTOR_TYPE, PushPopActorInterface, QueueServiceInterface
+from holdfast.pushpop.items import lock_prefix
 from holdfast.runtime.errands import Errands
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.work import DurableActor
@@ -23,20 +25,24 @@ from holdfast.runtime.work import DurableActor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.pushpop.core import Steps
+    from holdfast.pushpop.steps import Steps
     from holdfast.runtime.work import Turn
+
+log = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 
 LOCK_ID_BYTES = 8
+# What is in memory only for as long as it is wanted.
+_PASSING = ("segment-", "shelf-", "calendar-", "dedup-", "claims-")
 
 
 class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, Remindable):
-    """One queue."""
+    """One queue, or one partition of it."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        check_queue_id(self.id.id)
+        self._name, self._partition = split_partition(self.id.id)
         # Who waits for something to pop. Not saved: whoever waits asks again from time to time.
         self._doorbells: set[str] = set()
         self._errands = Errands(f"queue {self.id.id}")
@@ -55,11 +61,20 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Acknowledge(self, data: Answer) -> Answer:
         return await self._one("Acknowledge", data)
 
+    async def Complete(self, data: Answer) -> Answer:
+        return await self._one("Complete", data)
+
     async def Abandon(self, data: Answer) -> Answer:
         return await self._one("Abandon", data)
 
+    async def Requeue(self, data: Answer) -> Answer:
+        return await self._one("Requeue", data)
+
     async def ExtendLock(self, data: Answer) -> Answer:
         return await self._one("ExtendLock", data)
+
+    async def ExtendByPrefix(self, data: Answer) -> Answer:
+        return await self._one("ExtendByPrefix", data)
 
     async def DeadLetter(self, data: Answer) -> Answer:
         return await self._one("DeadLetter", data)
@@ -76,11 +91,29 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Purge(self) -> Answer:
         return await self._one("Purge", None)
 
+    async def Revoke(self, data: Answer) -> Answer:
+        return await self._one("Revoke", data)
+
+    async def DeadLetters(self, data: Answer | None = None) -> Answer:
+        return await self._one("DeadLetters", data)
+
+    async def Redrive(self, data: Answer | None = None) -> Answer:
+        return await self._one("Redrive", data)
+
     async def GetConfig(self) -> Answer:
         return await self._one("GetConfig", None)
 
     async def SetConfig(self, data: Answer) -> Answer:
         return await self._one("SetConfig", data)
+
+    async def Configure(self, data: Answer) -> Answer:
+        return await self._one("Configure", data)
+
+    async def Untold(self, data: Answer | None = None) -> Answer:
+        return await self._one("Untold", data)
+
+    async def Claim(self, data: Answer) -> Answer:
+        return await self._one("Claim", data)
 
     async def Receive(self, data: Answer) -> Answer:
         return await self._one("Receive", data)
@@ -95,7 +128,9 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         calls = data.get("calls") if isinstance(data, dict) else None
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
             raise InvalidRequest("calls: a list of objects with method and data")
-        return {"replies": await self._turn([(call.get("method", ""), call.get("data")) for call in calls])}
+        replies = await self._turn([(call.get("method", ""), call.get("data")) for call in calls])
+        queue: Queue = self.work.derived["queue"]
+        return {"replies": replies, "load": queue.stock.load, "partitions": queue.config.partitions}
 
     async def on_wake(self) -> None:
         await self._turn([])
@@ -112,9 +147,9 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def _turn(self, calls: Sequence[tuple[str, Any]]) -> list[Answer]:
         async with self.work.turn() as turn:
             queue = await self._queue(turn)
-            moment = Moment(self.now(), _new_lock_id, self._doorbells)
-            queue.expire(moment.now)
-            queue.sweep()
+            moment = Moment(self.now(), self._new_lock_id, self._doorbells)
+            partitions = queue.config.partitions
+            await _drive(turn, queue.catch_up(moment.now))
             answers = await _drive(turn, execute_all(queue, moment, calls))
             changes = queue.changes()
             for key, value in changes.items():
@@ -122,27 +157,36 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             turn.wake_at(queue.next_deadline(moment.now))
             await turn.save()
             _give_memory_back(turn, queue)
-        self._run_errands(queue)
+        self._observe(queue)
+        # Those who wait have to leave their doorbells at new partitions too.
+        self._run_errands(queue, ring_all=queue.config.partitions > partitions)
         return answers
 
     async def _queue(self, turn: Turn) -> Queue:
         queue: Queue | None = self.work.derived.get("queue")
         if queue is None:
             metadata, config = await turn.load_all(METADATA, CONFIG)
-            steps = Queue.restore(self.id.id, QueueConfig.stored(config), metadata)
+            steps = Queue.restore(self._name, QueueConfig.stored(config), metadata, self._partition)
             queue = self.work.derived["queue"] = await _drive(turn, steps)
             turn.owes(queue.next_deadline(self.now()))
         return queue
 
-    def _run_errands(self, queue: Queue) -> None:
-        if self._doorbells and queue.available:
+    def _observe(self, queue: Queue) -> None:
+        for seconds in queue.held_seconds:
+            self.host.meters.processing.observe(seconds)
+        queue.held_seconds.clear()
+
+    def _run_errands(self, queue: Queue, *, ring_all: bool) -> None:
+        if self._doorbells and (queue.available or ring_all):
             for doorbell in self._doorbells:
-                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self.id.id))
+                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self._name))
             self._doorbells.clear()
-        if queue.holdings.outbox:
+        if queue.stock.holdings.outbox:
             self._errands.start("transfer", self._transfer)
-        if queue.used and not queue.listed:
+        if queue.to_be_listed:
             self._errands.start("listing", self._list)
+        if queue.untold:
+            self._errands.start("telling", self._tell)
 
     async def _transfer(self) -> None:
         """Sends what is for other queues, one parcel after the other."""
@@ -156,9 +200,30 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
                 raise Unavailable(answer["message"])  # it stays here, and is sent again
             sent = {"number": parcel["number"]}
 
+    async def _tell(self) -> None:
+        """Tells the other partitions the configuration, each for itself: one may be out of reach."""
+        news = load(await self._call(ACTOR_TYPE, self.id.id, "Untold", None))
+        for partition in news["partitions"]:
+            body = {"config": news["config"], "version": news["version"]}
+            try:
+                await self._call(ACTOR_TYPE, partition_id(self._name, partition), "Configure", body)
+            except Unavailable as error:
+                log.warning(
+                    "partition %d of queue %s does not know its configuration: %s", partition, self._name, error
+                )
+                continue
+            told = {"told": {"partition": partition, "version": news["version"]}}
+            await self._call(ACTOR_TYPE, self.id.id, "Untold", told)
+
     async def _list(self) -> None:
-        await self._call(INDEX_TYPE, shard_of(self.id.id), "Add", self.id.id)
+        await self._call(INDEX_TYPE, shard_of(self._name), "Add", self._name)
         await self._call(ACTOR_TYPE, self.id.id, "Listed", None)
+
+    def _new_lock_id(self) -> str:
+        # On a command line, a dash at the beginning would make it an option.
+        while (lock_id := secrets.token_urlsafe(LOCK_ID_BYTES)).startswith("-"):
+            pass
+        return lock_prefix(self._partition) + lock_id
 
     async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> bytes:
         return await self.host.invoke_method(actor_type, actor_id, method, b"" if data is None else dump(data))
@@ -177,12 +242,5 @@ async def _drive(turn: Turn, steps: Steps[Reply]) -> Reply:
 
 def _give_memory_back(turn: Turn, queue: Queue) -> None:
     """Only what the next push or pop will want stays in memory, whatever the depth."""
-    wanted = queue.segments_in_use()
-    turn.evict(*(key for key in turn.known() if key.startswith("segment-") and key not in wanted))
-
-
-def _new_lock_id() -> str:
-    # On a command line, a dash at the beginning would make it an option.
-    while (lock_id := secrets.token_urlsafe(LOCK_ID_BYTES)).startswith("-"):
-        pass
-    return lock_id
+    wanted = queue.stock.keys_in_use()
+    turn.evict(*(key for key in turn.known() if key.startswith(_PASSING) and key not in wanted))

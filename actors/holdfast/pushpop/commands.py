@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, QueueLocked
 from holdfast.pushpop import replies, requests
-from holdfast.pushpop.core import MAX_POP_BYTES, MAX_TTL
-from holdfast.pushpop.items import Item
+from holdfast.pushpop.config import QueueConfig
+from holdfast.pushpop.core import MAX_POP, MAX_TTL, Pushed
+from holdfast.pushpop.items import Item, Place
+from holdfast.pushpop.stock import MAX_POP_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.pushpop.core import Queue, Steps
+    from holdfast.pushpop.core import Queue
     from holdfast.pushpop.items import Delivery
+    from holdfast.pushpop.steps import Steps
 
 Answer = dict[str, Any]
 
@@ -64,14 +67,24 @@ def execute_all(queue: Queue, moment: Moment, calls: Sequence[tuple[str, Any]]) 
 
 def _push(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Push.parse(data)
-    items = [(entry.priority, Item(entry.text(), moment.now, entry.idempotency_key)) for entry in request.items]
-    return replies.pushed((yield from queue.push(items)))
+    items = [
+        Pushed(
+            entry.priority,
+            entry.text(),
+            entry.idempotency_key,
+            entry.dedup_id,
+            entry.delay_seconds,
+            entry.ttl_seconds,
+        )
+        for entry in request.items
+    ]
+    return replies.pushed(*(yield from queue.push(moment.now, items, request.elsewhere)))
 
 
 def _pop(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Pop.parse(data)
     try:
-        taken = yield from queue.pop(request.count)
+        taken = yield from queue.pop(moment.now, request.count)
     except QueueLocked:
         _leave_doorbell(moment, request)
         raise
@@ -106,34 +119,60 @@ def _leave_doorbell(moment: Moment, request: requests.Pop) -> None:
 
 def _acknowledge(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Acknowledge.parse(data)
-    yield from ()
-    return replies.answered("acknowledged", queue.acknowledge(request.lock_id))
+    return replies.answered("acknowledged", (yield from queue.acknowledge(moment.now, request.lock_id)))
+
+
+def _complete(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    request = requests.Complete.parse(data)
+    return replies.completed((yield from queue.complete(moment.now, request.ids)))
 
 
 def _abandon(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Abandon.parse(data)
-    yield from ()
-    return replies.answered("given back", queue.abandon(moment.now, request.lock_id, request.error))
+    return (yield from _given_back(queue, moment, request.lock_id, request, request.ids))
+
+
+def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    request = requests.Requeue.parse(data)
+    return (yield from _given_back(queue, moment, queue.lock_named(request.lock_id_prefix), request))
+
+
+def _given_back(
+    queue: Queue, moment: Moment, lock_id: str, request: requests.Return, ids: Sequence[str] | None = None
+) -> Steps[Answer]:
+    before = queue.counters["dead_lettered"]
+    count = yield from queue.abandon(moment.now, lock_id, request.error, request.delay_seconds, ids)
+    return replies.given_back(count, queue.counters["dead_lettered"] - before)
 
 
 def _extend_lock(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.ExtendLock.parse(data)
     yield from ()
+    return _extended(queue, moment, request.lock_id, request)
+
+
+def _extend_by_prefix(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    request = requests.ExtendByPrefix.parse(data)
+    yield from ()
+    return _extended(queue, moment, queue.lock_named(request.lock_id_prefix), request)
+
+
+def _extended(queue: Queue, moment: Moment, lock_id: str, request: requests.Extension) -> Answer:
     # What is added to a time has to be a number that can be one.
     additional = min(request.additional_ttl_seconds, MAX_TTL)
-    expires_at = queue.extend(moment.now, request.lock_id, additional)
-    return {"success": True, "lock_expires_at": expires_at}
+    return {"success": True, "lock_expires_at": queue.extend(moment.now, lock_id, additional)}
 
 
 def _dead_letter(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.DeadLetter.parse(data)
     yield from ()
-    return replies.answered("dead-lettered", queue.dead_letter(moment.now, request.lock_id, request.reason))
+    count = queue.dead_letter(moment.now, request.lock_id, request.reason, request.ids)
+    return replies.answered("dead-lettered", count)
 
 
 def _peek(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Peek.parse(data)
-    return replies.peeked(_counted(moment, (yield from queue.peek(request.count))), queue.partition)
+    return replies.peeked(_counted(moment, (yield from queue.stock.peek(moment.now, request.count))), queue.partition)
 
 
 def _in_flight(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -144,16 +183,18 @@ def _in_flight(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 
 def _stats(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
-    oldest = yield from queue.oldest()
-    locks = list(queue.holdings.locks.values())
+    oldest = yield from queue.stock.oldest()
+    locks = list(queue.stock.holdings.locks.values())
     return {
         "queue": queue.name,
+        "partition": queue.partition,
         "count": queue.count,
-        "priorities": {str(priority): lane.count for priority, lane in sorted(queue.lanes.items())},
-        "locked": sum(len(lock.taken) for lock in locks),
-        "delayed": 0,
+        "priorities": {str(priority): lane.count for priority, lane in sorted(queue.stock.lanes.items())},
+        "locked": queue.stock.holdings.locked,
+        "delayed": queue.stock.delayed,
+        "load": queue.stock.load,
         "oldest_age_seconds": None if oldest is None else max(0.0, moment.now - oldest),
-        "locks": [replies.lock_shown(lock) for lock in locks],
+        "locks": [replies.lock_shown(lock, queue.partition) for lock in locks],
         "counters": dict(queue.counters),
         "config": queue.config.model_dump(),
         "dead_letter_queue": queue.dead_letter_queue,
@@ -174,8 +215,71 @@ def _set_config(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     if not isinstance(data, dict):
         raise InvalidRequest("A configuration is an object.")
     yield from ()
-    queue.configure(queue.config.changed(data))
+    changes = dict(data)
+    elsewhere = changes.pop("elsewhere", 0)
+    if type(elsewhere) is not int or elsewhere < 0:
+        raise InvalidRequest("elsewhere: a number of items")
+    queue.configure(queue.config.changed(changes), elsewhere)
     return queue.config.model_dump()
+
+
+def _configure(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    request = requests.Configure.parse(data)
+    yield from ()
+    queue.be_told(QueueConfig.stored(request.config), request.version)
+    return {"success": True}
+
+
+def _untold(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    """Answers whom to tell what."""
+    told = requests.Untold.parse(data).told
+    yield from ()
+    if told is not None:
+        queue.told(told.partition, told.version)
+    return {
+        "success": True,
+        "config": queue.config.model_dump(exclude_defaults=True),
+        "version": queue.config_version,
+        "partitions": queue.untold,
+    }
+
+
+def _claim(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    request = requests.Claim.parse(data)
+    yield from ()
+    return {"success": True, "partitions": queue.claim(moment.now, request.dedup_ids, request.partition)}
+
+
+def _revoke(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    yield from queue.revoke(requests.Revoke.parse(data).id)
+    return {"success": True, "purged": 1}
+
+
+def _dead_letters(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    request = requests.DeadLetters.parse(data)
+    letters, after = yield from queue.dead_letters(_place(request.cursor), request.limit, request.original_queue)
+    return replies.dead_letters(_counted(moment, letters), queue.partition, after)
+
+
+def _redrive(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
+    """As many as go together; to be asked again while there are more."""
+    request = requests.Redrive.parse(data)
+    limit = min(MAX_POP, request.max or MAX_POP)
+    if request.ids is not None:
+        redriven, more = yield from queue.redrive(moment.now, request.ids, limit, request.original_queue)
+        return {"success": True, "redriven": redriven, "more": more}
+    redriven, after = yield from queue.redrive_next(moment.now, _place(request.cursor), limit, request.original_queue)
+    answer: Answer = {"success": True, "redriven": redriven, "more": after is not None}
+    return answer if after is None else answer | {"cursor": replies.cursor(after)}
+
+
+def _place(cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    parts = cursor.split("-")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
+        raise InvalidRequest("cursor: not one that was answered here")
+    return Place(*map(int, parts))
 
 
 def _receive(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -187,7 +291,7 @@ def _receive(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 def _transferred(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     """Answers what is to be transferred next."""
     if data is not None:
-        queue.transferred(requests.Transferred.parse(data).number)
+        yield from queue.transferred(requests.Transferred.parse(data).number)
     return {"success": True, "next": (yield from queue.transfer())}
 
 
@@ -202,18 +306,27 @@ _COMMANDS: dict[str, Callable[[Queue, Moment, Any], Steps[Answer]]] = {
     "Pop": _pop,
     "PopWithAck": _pop_with_ack,
     "Acknowledge": _acknowledge,
+    "Complete": _complete,
     "Abandon": _abandon,
+    "Requeue": _requeue,
     "ExtendLock": _extend_lock,
+    "ExtendByPrefix": _extend_by_prefix,
     "DeadLetter": _dead_letter,
     "Peek": _peek,
     "InFlight": _in_flight,
     "Stats": _stats,
     "Purge": _purge,
+    "Revoke": _revoke,
+    "DeadLetters": _dead_letters,
+    "Redrive": _redrive,
+    "Claim": _claim,
+    "Configure": _configure,
+    "Untold": _untold,
     "GetConfig": _get_config,
     "SetConfig": _set_config,
     "Receive": _receive,
     "Transferred": _transferred,
     "Listed": _listed,
 }
-_LOOKING = frozenset({"Peek", "InFlight", "Stats", "GetConfig"})
-_ANSWER_ITEMS = frozenset({"Pop", "PopWithAck", "Peek", "InFlight"})
+_LOOKING = frozenset({"Peek", "InFlight", "Stats", "GetConfig", "DeadLetters"})
+_ANSWER_ITEMS = frozenset({"Pop", "PopWithAck", "Peek", "InFlight", "DeadLetters"})

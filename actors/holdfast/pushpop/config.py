@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import InvalidRequest
 from holdfast.identity import ID_PATTERN, MAX_ID_LENGTH, check_queue_id
-from holdfast.pushpop.requests import explain
+from holdfast.pushpop.requests import MAX_SECONDS, explain
+
+MAX_PARTITIONS = 256
 
 
 class QueueConfig(BaseModel):
@@ -16,6 +18,9 @@ class QueueConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    partitions: Annotated[
+        int, Field(ge=1, le=MAX_PARTITIONS, description="How many actors share the queue. It can only grow.")
+    ] = 1
     max_locks: Annotated[int, Field(ge=1, le=10_000, description="How many locks may be active at once.")] = 1
     max_deliveries: Annotated[
         int, Field(ge=1, le=1_000_000, description="Deliveries before an item becomes a dead letter.")
@@ -27,6 +32,21 @@ class QueueConfig(BaseModel):
             # Said, not checked here: how a name is refused is the same everywhere.
             json_schema_extra={"pattern": ID_PATTERN, "maxLength": MAX_ID_LENGTH},
         ),
+    ] = None
+    dedup_window_seconds: Annotated[
+        int, Field(ge=0, le=86_400, description="How long a dedup_id is remembered; 0: not at all.")
+    ] = 300
+    capacity: Annotated[
+        int | None, Field(ge=1, le=2**53, description="How many items there may be, locked and delayed ones included.")
+    ] = None
+    default_ttl_seconds: Annotated[
+        int | None, Field(ge=1, le=MAX_SECONDS, description="Of items that are pushed without a ttl_seconds.")
+    ] = None
+    expired_to_dead_letters: Annotated[
+        bool, Field(description="Whether items that expire become dead letters, or are dropped.")
+    ] = False
+    rate_per_second: Annotated[
+        float | None, Field(gt=0, le=1e9, allow_inf_nan=False, description="How many items may be pushed in a second.")
     ] = None
 
     def changed(self, changes: dict[str, Any]) -> QueueConfig:

@@ -46,6 +46,7 @@ class DoorbellActor(DurableActor, DoorbellInterface):
         return _PROCESS
 
     async def Ring(self, queue: str) -> None:
+        self.host.meters.doorbells.inc()
         for event in _waiting.get(queue, ()):
             event.set()
 

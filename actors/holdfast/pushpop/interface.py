@@ -18,7 +18,7 @@ ACTOR_TYPE = "PushPopActor"
 class PushPopActorInterface(ActorInterface):
     @abstractmethod
     async def Push(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{item, priority}`` or ``{items: [those]}``: all or nothing."""
+        """``{item, priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key}`` or ``{items: [those]}``."""
 
     @abstractmethod
     async def Pop(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -34,7 +34,19 @@ class PushPopActorInterface(ActorInterface):
 
     @abstractmethod
     async def Abandon(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{lock_id, error}``"""
+        """``{lock_id, delay_seconds, error}``"""
+
+    @abstractmethod
+    async def Complete(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{ids}``: locked items of this partition, whichever locks have them."""
+
+    @abstractmethod
+    async def Requeue(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{lock_id_prefix, delay_seconds, error}``: abandons somebody else's lock."""
+
+    @abstractmethod
+    async def ExtendByPrefix(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{lock_id_prefix, additional_ttl_seconds}``"""
 
     @abstractmethod
     async def ExtendLock(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -58,6 +70,18 @@ class PushPopActorInterface(ActorInterface):
     async def Purge(self) -> dict[str, Any]: ...
 
     @abstractmethod
+    async def Revoke(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{id}``: removes one item that is not locked."""
+
+    @abstractmethod
+    async def DeadLetters(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Of a dead-letter queue: ``{limit, cursor, original_queue}``."""
+
+    @abstractmethod
+    async def Redrive(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Of a dead-letter queue: ``{ids, max, cursor, original_queue}``. To be repeated while there are ``more``."""
+
+    @abstractmethod
     async def GetConfig(self) -> dict[str, Any]: ...
 
     @abstractmethod
@@ -71,6 +95,18 @@ class QueueServiceInterface(ActorInterface):
     @abstractmethod
     async def Batch(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{calls: [{method, data}, …]}``: one turn and one transaction for all, each with an answer of its own."""
+
+    @abstractmethod
+    async def Claim(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{dedup_ids, partition}``: where items with these belong; to this partition, if they are new."""
+
+    @abstractmethod
+    async def Configure(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{config, version}``: what the queue tells its partitions."""
+
+    @abstractmethod
+    async def Untold(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """``{told: {partition, version}}``: which partitions do not know the configuration yet."""
 
     @abstractmethod
     async def Transferred(self, data: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A lane: the items of one priority, first in first out, in numbered segments of bounded size.
 
 A push touches the last segment, a pop reads the first; neither cost depends on how many lie between. Items are never
-moved: a pop moves the lane's head past them, and a segment goes when nothing in it is wanted any more.
+moved: a pop moves the lane's head past them, and a segment goes when nothing in it is wanted any more. One that is
+withdrawn from the middle leaves a gap.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class Lane:
     size: int = 0
     #: What could be taken, those given back included.
     count: int = 0
+    #: How many between head and tail were withdrawn and are to be passed over.
+    gaps: int = 0
+    #: When the segment that is being filled is looked through for what has expired.
+    look_at: float | None = None
     returned: list[Returned] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -49,7 +54,7 @@ class Lane:
     def append(self, size: int) -> Place:
         """The place of one more item."""
         if self.filled >= SEGMENT_ITEMS or (self.filled and self.size + size > SEGMENT_BYTES):
-            self.tail, self.filled, self.size = self.tail + 1, 0, 0
+            self._start_segment()
         place = Place(self.priority, self.tail, self.filled)
         self.filled += 1
         self.size += size
@@ -67,21 +72,27 @@ class Lane:
         if self.offset >= segment_length:
             if self.head == self.tail:
                 # What comes next starts a new segment: this one is not to be rewritten with what was consumed.
-                self.tail, self.filled, self.size = self.tail + 1, 0, 0
+                self._start_segment()
             self.head, self.offset = self.head + 1, 0
 
-    def passed(self, place: Place) -> bool:
-        """Whether the head has moved beyond this place."""
-        return (place.segment, place.ordinal) < (self.head, self.offset)
+    def spans(self, place: Place) -> bool:
+        """Whether this place lies between head and tail: never taken, though perhaps withdrawn."""
+        return (self.head, self.offset) <= (place.segment, place.ordinal) < (self.tail, self.filled)
+
+    def is_head(self, place: Place) -> bool:
+        return (self.head, self.offset) == (place.segment, place.ordinal)
 
     def give_back(self, taken: Taken, group: int) -> None:
         insort(self.returned, Returned(taken, group), key=lambda entry: entry.taken.place)
         self.count += 1
 
     def to_json(self) -> list[Any]:
-        return [self.head, self.offset, self.tail, self.filled, self.size]
+        return [self.head, self.offset, self.tail, self.filled, self.size, self.gaps, self.look_at]
 
     @classmethod
     def from_json(cls, priority: int, count: int, value: list[Any]) -> Lane:
-        head, offset, tail, filled, size = value
-        return cls(priority, head, offset, tail, filled, size, count)
+        head, offset, tail, filled, size, gaps, look_at = value
+        return cls(priority, head, offset, tail, filled, size, count, gaps, look_at)
+
+    def _start_segment(self) -> None:
+        self.tail, self.filled, self.size, self.look_at = self.tail + 1, 0, 0, None

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from holdfast.errors import NotLeased
+from holdfast.pushpop.items import lock_prefix
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.errors import HoldfastError
+    from holdfast.pushpop.core import Completion
     from holdfast.pushpop.holdings import Lock
-    from holdfast.pushpop.items import Delivery
+    from holdfast.pushpop.items import Delivery, Place
 
 # An operator may see which lock it is, but not use it.
-PREFIX_LENGTH = 4
+PREFIX_LENGTH = 6
 
 
-def pushed(ids: Sequence[str]) -> dict[str, Any]:
-    return {"success": True, "count": len(ids), "ids": list(ids)}
+def pushed(ids: Sequence[str], count: int) -> dict[str, Any]:
+    return {"success": True, "count": count, "ids": list(ids)}
 
 
 def popped(deliveries: Sequence[Delivery], partition: int, lock: Lock | None = None) -> dict[str, Any]:
@@ -41,13 +45,45 @@ def answered(what: str, count: int) -> dict[str, Any]:
     }
 
 
+def given_back(count: int, dead_lettered: int) -> dict[str, Any]:
+    """Some may have been delivered once too often for that."""
+    if not dead_lettered:
+        return answered("given back", count)
+    answer = answered("given back", count) | {"dead_lettered": dead_lettered}
+    return answer | {"message": f"{count - dead_lettered} of {count} items given back, {dead_lettered} dead-lettered"}
+
+
 def in_flight(locks: Sequence[tuple[Lock, Sequence[Delivery]]], partition: int) -> dict[str, Any]:
-    return {"locks": [_items(deliveries, partition) | lock_shown(lock) for lock, deliveries in locks]}
+    return {"locks": [_items(deliveries, partition) | lock_shown(lock, partition) for lock, deliveries in locks]}
 
 
-def lock_shown(lock: Lock) -> dict[str, Any]:
+def completed(outcome: Completion) -> dict[str, Any]:
+    counts: dict[str, Any] = {"completed": outcome.completed, "ignored": outcome.ignored}
+    if outcome.not_leased:
+        return refused(NotLeased(not_leased=outcome.not_leased, **counts))
+    return {"success": True} | counts
+
+
+def dead_letters(deliveries: Sequence[Delivery], partition: int, after: Place | None) -> dict[str, Any]:
+    letters = []
+    for delivery in deliveries:
+        origin = delivery.item.origin or {}
+        letters.append(
+            {"id": delivery.taken.item_id(partition), "item": orjson.Fragment(delivery.item.text)}
+            | origin
+            | {"dead_lettered_at": iso(origin["dead_lettered_at"])}
+        )
+    answer: dict[str, Any] = {"dead_letters": letters}
+    return answer if after is None else answer | {"next_cursor": cursor(after)}
+
+
+def cursor(place: Place) -> str:
+    return "-".join(map(str, place))
+
+
+def lock_shown(lock: Lock, partition: int) -> dict[str, Any]:
     return {
-        "lock_id_prefix": lock.lock_id[:PREFIX_LENGTH],
+        "lock_id_prefix": lock.lock_id[: len(lock_prefix(partition)) + PREFIX_LENGTH],
         "count": len(lock.taken),
         "expires_at": iso(lock.expires_at),
     }

@@ -14,6 +14,9 @@ MAX_ITEM_BYTES = 1024 * 1024
 MAX_PUSH = 1000
 MAX_PRIORITY = 2**31 - 1
 MAX_TEXT = 1024
+MAX_COMPLETED = 1000
+# A year: longer than anybody means, and short enough for any clock.
+MAX_SECONDS = 365 * 24 * 60 * 60
 
 # PostgreSQL's jsonb, where some keep their state, has no U+0000.
 _NUL = "\0"
@@ -28,6 +31,9 @@ LockId = Annotated[str, Field(min_length=1, max_length=255, examples=["kX3vQ1b2c
 Text = Annotated[str | None, Field(max_length=MAX_TEXT), AfterValidator(_shown_instead_of_nul)]
 #: For programs to compare.
 Key = Annotated[str | None, Field(max_length=255, pattern=r"^[^\x00]*$")]
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+Delay = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="Not to be taken before.")]
+ItemIds = Annotated[list[str], Field(min_length=1, max_length=MAX_COMPLETED, examples=[["0-5-12-7"]])]
 
 
 class Request(BaseModel):
@@ -47,6 +53,12 @@ class Request(BaseModel):
 class PushItem(Request):
     item: Annotated[Any, Field(description="Any JSON value.", examples=[{"task_id": 123}])]
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, description="Lowest first.")] = 0
+    dedup_id: Annotated[Name | None, Field(description="Pushed again inside the window, it is stored once.")] = None
+    delay_seconds: Delay = 0
+    ttl_seconds: Annotated[
+        int | None,
+        Field(ge=1, le=MAX_SECONDS, description="Dropped when nobody took it so long after it could be taken."),
+    ] = None
     idempotency_key: Key = None
 
     def text(self) -> str:
@@ -63,6 +75,8 @@ class Push(Request):
     """One item, or a list of them."""
 
     items: Annotated[list[PushItem], Field(min_length=1, max_length=MAX_PUSH)]
+    #: How many items the queue's other partitions have, as far as the gateway knows.
+    elsewhere: Annotated[int, Field(ge=0)] = 0
 
     @classmethod
     def parse(cls, data: Any) -> Self:
@@ -73,7 +87,11 @@ class Push(Request):
     @model_validator(mode="before")
     @classmethod
     def one_or_many(cls, data: Any) -> Any:
-        return data if isinstance(data, dict) and "items" in data else {"items": [data]}
+        if isinstance(data, dict) and "items" in data:
+            return data
+        if isinstance(data, dict) and "elsewhere" in data:
+            return {"items": [{key: data[key] for key in data if key != "elsewhere"}], "elsewhere": data["elsewhere"]}
+        return {"items": [data]}
 
 
 class Pop(Request):
@@ -90,20 +108,91 @@ class Acknowledge(Request):
     lock_id: LockId
 
 
-class Abandon(Acknowledge):
+class Return(Request):
+    delay_seconds: Delay = 0
     error: Text = None
 
 
-class ExtendLock(Acknowledge):
+class Abandon(Acknowledge, Return):
+    ids: Annotated[ItemIds | None, Field(description="Only these of the items under the lock.")] = None
+
+
+class Extension(Request):
     additional_ttl_seconds: Annotated[int, Field(ge=1, description="Never past 300 seconds from now.")] = DEFAULT_TTL
+
+
+class ExtendLock(Acknowledge, Extension):
+    pass
+
+
+class OfAnother(Request):
+    """For a lock of somebody else, by what is shown of its id."""
+
+    lock_id_prefix: LockId
+
+
+class Requeue(OfAnother, Return):
+    pass
+
+
+class ExtendByPrefix(OfAnother, Extension):
+    pass
+
+
+class Complete(Request):
+    ids: ItemIds
+
+
+class Revoke(Request):
+    id: Annotated[str, Field(max_length=255)]
 
 
 class DeadLetter(Acknowledge):
     reason: Text = None
+    ids: Annotated[ItemIds | None, Field(description="Only these of the items under the lock.")] = None
 
 
 class Peek(Request):
     count: Annotated[int, Field(ge=1, le=MAX_POP)] = 1
+
+
+class DeadLetters(Request):
+    limit: Annotated[int, Field(ge=1, le=MAX_POP)] = 50
+    cursor: str | None = None
+    #: Only what came from this queue.
+    original_queue: str | None = None
+
+
+class Redrive(Request):
+    ids: ItemIds | None = None
+    max: Annotated[int | None, Field(ge=1, description="At most so many.")] = None
+    cursor: str | None = None
+    original_queue: str | None = None
+
+
+class Claim(Request):
+    """From the gateway: where do items with these dedup ids belong?"""
+
+    dedup_ids: Annotated[list[Name], Field(min_length=1, max_length=MAX_PUSH)]
+    partition: Annotated[int, Field(ge=0)]
+
+
+class Told(Request):
+    partition: Annotated[int, Field(ge=1)]
+    version: Annotated[int, Field(ge=0)]
+
+
+class Untold(Request):
+    """Who does not know the configuration yet? And who knows it now."""
+
+    told: Told | None = None
+
+
+class Configure(Request):
+    """From the queue to one of its partitions."""
+
+    config: dict[str, Any]
+    version: Annotated[int, Field(ge=0)]
 
 
 class Transferred(Request):
@@ -116,6 +205,7 @@ class StoredItem(Request):
     item: str
     at: float
     key: str | None = None
+    dedup: str | None = None
     origin: dict[str, Any] | None = None
 
     @field_validator("item")
@@ -131,7 +221,7 @@ class TransferredItem(Request):
 
 
 class Receive(Request):
-    """From another queue: its dead letters."""
+    """From another queue: its dead letters, or ours that it sends back."""
 
     source: Annotated[str, Field(min_length=1)]
     target: str

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dapr.clients.base import DaprActorClientBase
+
+from holdfast.runtime.meters import Meters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +43,11 @@ class HostClient(DaprActorClientBase):
     #: Grows whenever the host may have let another process run this process's actors without saying so.
     #: What was read from the store before that is not to be trusted.
     epoch: int = 0
+
+    @cached_property
+    def meters(self) -> Meters:
+        """What is counted of the work done here."""
+        return Meters()
 
     @abstractmethod
     def now(self) -> float:

@@ -10,6 +10,7 @@ import asyncio
 import weakref
 from datetime import timedelta
 from math import ceil
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from dapr.actor import Actor
@@ -83,6 +84,10 @@ class UnitOfWork:
         # daprd gives up a turn's lock when its caller goes away or when it restarts itself, though the turn
         # still runs here: the next one has to wait for it.
         self._lock = asyncio.Lock()
+        self._began = 0.0
+        meters = actor.host.meters
+        self._turns = meters.turns.labels(self._type)
+        self._append_failures = meters.append_failures.labels(self._type)
         #: What the actor computed from its state; dropped together with it.
         self.derived: dict[str, Any] = {}
 
@@ -106,6 +111,7 @@ class UnitOfWork:
 
     async def _begin(self) -> None:
         await self._lock.acquire()
+        self._began = perf_counter()
         if self._epoch != self._actor.host.epoch:
             self.forget()
             self._epoch = self._actor.host.epoch
@@ -113,6 +119,7 @@ class UnitOfWork:
     def _end(self, *, failed: bool) -> None:
         if failed:
             self.forget()
+        self._turns.observe(perf_counter() - self._began)
         self._lock.release()
 
     async def _load(self, keys: tuple[str, ...]) -> None:
@@ -141,9 +148,10 @@ class UnitOfWork:
                 await self._actor.host.save_state(self._type, self._id, changes)
             if put_off:
                 await self._arm(wake_at)
-        except (Unavailable, InvalidRequest, TooLarge, StorageBroken):
-            raise
         except Exception as error:
+            self._append_failures.inc()
+            if isinstance(error, (Unavailable, InvalidRequest, TooLarge, StorageBroken)):
+                raise
             raise SaveFailed from error
         self._owed = _NOTHING_OWED if wake_at is None else wake_at
         for change in changes:

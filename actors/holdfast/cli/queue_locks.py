@@ -1,0 +1,146 @@
+"""``holdfast queue``: locks, one's own and those of others."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli import queue_tables as tables
+from holdfast.cli.options import option
+from holdfast.cli.remote import server_command, show_json
+
+if TYPE_CHECKING:
+    from holdfast.cli.remote import Server
+    from holdfast.client.calls import Answer
+
+_error = option("--error", help="What went wrong; whoever gets the items next is told.")
+_only = option("--only", metavar="ID", multiple=True, help="Only this item under the lock; can be repeated.")
+_delay = option("--delay", type=click.FloatRange(0), default=0.0, help="Seconds before anybody gets them again.")
+
+# As the server makes them.
+_DASHED_LOCK_ID = re.compile(r"-[A-Za-z0-9_-]{15}")
+_WHOLE_LOCK_ID = re.compile(r"(\d+\.)?[A-Za-z0-9_-]{16}")
+
+
+class LockCommand(click.Command):
+    """Takes a lock's id for what it is even where it begins with a dash, as one in 64 does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        dashed = [arg for arg in args if _DASHED_LOCK_ID.fullmatch(arg)]
+        if dashed and "--" not in args:
+            args = [*(arg for arg in args if arg not in dashed), "--", *dashed]
+        return super().parse_args(ctx, args)
+
+
+@click.command("in-flight")
+@click.argument("name", metavar="QUEUE")
+@server_command
+def in_flight(server: Server, as_json: bool, name: str) -> None:
+    """Show what is locked, and until when."""
+    with server.connect() as session:
+        answer = session.ask(session.queue(name).in_flight())
+    if as_json:
+        show_json(answer)
+    elif answer["locks"]:
+        tables.console().print(tables.locks(answer["locks"]))
+    else:
+        click.echo(f"Nothing of {name} is locked.")
+
+
+@click.command(cls=LockCommand, short_help="Acknowledge what is locked: it is done with.")
+@click.argument("name", metavar="QUEUE")
+@click.argument("lock_id")
+@server_command
+def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
+    """Acknowledge what is locked: it is done with."""
+    with server.connect() as session:
+        _show_done(session.ask(session.queue(name).acknowledge(lock_id)), as_json)
+
+
+@click.command(cls=LockCommand, short_help="Give back what is locked.")
+@click.argument("name", metavar="QUEUE")
+@click.argument("lock_id")
+@_error
+@_delay
+@_only
+@server_command
+def abandon(
+    server: Server, as_json: bool, name: str, lock_id: str, error: str | None, delay: float, only: tuple[str, ...]
+) -> None:
+    """Give back what is locked, to the front of its priority."""
+    with server.connect() as session:
+        _show_done(session.ask(session.queue(name).abandon(lock_id, error, delay, only or None)), as_json)
+
+
+@click.command(cls=LockCommand, short_help="Give back what somebody else has locked.")
+@click.argument("name", metavar="QUEUE")
+@click.argument("lock_id_prefix", metavar="LOCK_ID_PREFIX")
+@_error
+@_delay
+@server_command
+def requeue(server: Server, as_json: bool, name: str, lock_id_prefix: str, error: str | None, delay: float) -> None:
+    """Give back what somebody else has locked, by as much of the lock's id as 'in-flight' shows."""
+    with server.connect() as session:
+        _show_done(session.ask(session.queue(name).requeue(lock_id_prefix, error, delay)), as_json)
+
+
+@click.command(cls=LockCommand, short_help="Make a lock last longer.")
+@click.argument("name", metavar="QUEUE")
+@click.argument("lock_id")
+@option("--seconds", type=click.IntRange(1, 300), default=30, help="Seconds to add.")
+@server_command
+def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int) -> None:
+    """Make a lock last longer, up to 300 seconds from now.
+
+    For somebody else's lock, as much of its id as 'in-flight' shows is enough.
+    """
+    with server.connect() as session:
+        calls = session.queue(name)
+        whole = _WHOLE_LOCK_ID.fullmatch(lock_id)
+        answer = session.ask(calls.extend(lock_id, seconds) if whole else calls.extend_in_flight(lock_id, seconds))
+    if as_json:
+        show_json(answer)
+    else:
+        click.echo(f"Locked for {tables.spoken(max(0, answer['lock_expires_at'] - time.time()))} more")
+
+
+@click.command("dead-letter", cls=LockCommand)
+@click.argument("name", metavar="QUEUE")
+@click.argument("lock_id")
+@option("--reason", help="Why; kept with the dead letters.")
+@_only
+@server_command
+def dead_letter(
+    server: Server, as_json: bool, name: str, lock_id: str, reason: str | None, only: tuple[str, ...]
+) -> None:
+    """Move what is locked to the queue's dead-letter queue."""
+    with server.connect() as session:
+        _show_done(session.ask(session.queue(name).dead_letter(lock_id, reason, only or None)), as_json)
+
+
+@click.command(short_help="Complete locked items by their ids.")
+@click.argument("name", metavar="QUEUE")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@server_command
+def complete(server: Server, as_json: bool, name: str, ids: tuple[str, ...]) -> None:
+    """Complete locked items by their ids, whatever their locks and partitions are.
+
+    Safe to repeat: what is completed already, or unknown, is ignored.
+    """
+    with server.connect() as session:
+        answer = session.ask(session.queue(name).complete(ids))
+    if as_json:
+        show_json(answer)
+    else:
+        ignored = f", {answer['ignored']:,} ignored" if answer["ignored"] else ""
+        click.echo(f"{tables.counted(answer['completed'], 'item')} completed{ignored}")
+
+
+def _show_done(answer: Answer, as_json: bool) -> None:
+    if as_json:
+        show_json(answer)
+    else:
+        click.echo(answer["message"])

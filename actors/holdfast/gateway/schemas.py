@@ -1,0 +1,146 @@
+"""The shapes of the answers, as ``/openapi.json`` shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from holdfast.pushpop.config import QueueConfig  # noqa: TC001 (pydantic looks it up)
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorAnswer(BaseModel):
+    """What every refusal looks like.
+
+    Some carry more: QUEUE_LOCKED says ``lock_expires_at``, CAPACITY and RATE_LIMITED ``retry_after`` in seconds,
+    NOT_LEASED how many were ``completed`` and ``ignored``, and which were ``not_leased``.
+    """
+
+    success: bool
+    message: str
+    error_code: str
+
+
+class PushAnswer(Answer):
+    success: bool
+    count: int
+    ids: list[str]
+
+
+class Message(Answer):
+    """What Holdfast knows of an item."""
+
+    id: str
+    priority: int
+    delivery_count: int
+    enqueued_at: str
+    partition: int
+    dedup_id: str | None = None
+    idempotency_key: str | None = None
+    last_error: str | None = None
+    dead_letter: dict[str, Any] | None = None
+
+
+class ItemsAnswer(Answer):
+    items: list[Any]
+    count: int
+    messages: list[Message]
+
+
+class PopAnswer(ItemsAnswer):
+    locked: bool | None = None
+    lock_id: str | None = None
+    lock_expires_at: float | None = None
+
+
+class LockAnswer(Answer):
+    success: bool
+    message: str
+    items_acknowledged: int
+    #: How many of them had been delivered too often to be given back.
+    dead_lettered: int | None = None
+
+
+class ExtendAnswer(Answer):
+    success: bool
+    lock_expires_at: float
+
+
+class LockShown(Answer):
+    lock_id_prefix: str
+    count: int
+    expires_at: str
+
+
+class LockWithItems(LockShown):
+    items: list[Any]
+    messages: list[Message]
+
+
+class InFlightAnswer(Answer):
+    locks: list[LockWithItems]
+
+
+class StatsAnswer(Answer):
+    queue: str
+    count: int
+    priorities: dict[str, int]
+    locked: int
+    delayed: int
+    dead_letters: int
+    oldest_age_seconds: float | None
+    locks: list[LockShown]
+    counters: dict[str, int]
+    config: QueueConfig
+
+
+class CompleteAnswer(Answer):
+    success: bool
+    completed: int
+    ignored: int
+
+
+class DeadLetterShown(Answer):
+    id: str
+    item: Any
+    reason: str | None
+    attempts: int
+    last_error: str | None
+    original_queue: str
+    original_partition: int
+    original_id: str
+    tenant_id: str | None
+    idempotency_key: str | None
+    dead_lettered_at: str
+
+
+class DeadLettersAnswer(Answer):
+    dead_letters: list[DeadLetterShown]
+    next_cursor: str | None = None
+
+
+class RedriveAnswer(Answer):
+    success: bool
+    redriven: int
+    more: bool | None = None
+
+
+class PurgeAnswer(Answer):
+    success: bool
+    purged: int
+
+
+class QueueListed(Answer):
+    queue: str
+    count: int
+    locked: int
+    dead_letters: int
+
+
+class QueuesAnswer(Answer):
+    queues: list[QueueListed]
+    next_cursor: str | None = None

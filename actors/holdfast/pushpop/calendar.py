@@ -1,0 +1,161 @@
+"""Moments that lie ahead: items that fall due, items that expire. A state machine, like the queue it belongs to.
+
+Time is counted in ticks of a tenth of a second, and what is for one tick happens in the order it was added. Ticks lie
+in a tree of 64 children a node, so that adding costs the same few state values whether there are ten entries or ten
+million, and what never touches the calendar does not pay for it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.pushpop.steps import Steps
+
+TICKS_PER_SECOND = 10
+# A tick's page spans 64 of them, the node above it 64 pages, and so on; the root's children span 19 days each.
+_SHIFT = 6
+_LEVELS = 4
+# Entries in one state value.
+CHUNK = 100
+
+PREFIX = "calendar-"
+
+
+def tick_of(moment: float) -> int:
+    """The first tick that is not before this moment."""
+    # Times of our day have a few digits after the tenth that no clock meant.
+    return ceil(round(moment * TICKS_PER_SECOND, 4))
+
+
+def moment_of(tick: int) -> float:
+    return tick / TICKS_PER_SECOND
+
+
+class Calendar:
+    """What is to happen, and when first."""
+
+    def __init__(self) -> None:
+        #: The tick of the first entry.
+        self._next: int | None = None
+        self._root: list[int] = []
+        self._changed: dict[str, Any] = {}
+
+    @property
+    def next_due(self) -> float | None:
+        return None if self._next is None else moment_of(self._next)
+
+    def changes(self) -> dict[str, Any]:
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def add(self, moment: float, what: list[Any]) -> Steps[None]:
+        """Costs up to six state values; two when the tick, or one near it, is known already."""
+        tick = tick_of(moment)
+        page_key = _node_key(1, tick >> _SHIFT)
+        page = yield from self._load(page_key)
+        if page is None:
+            page = {}
+            yield from self._add_path(tick >> _SHIFT)
+        first, last, filled = page.get(str(tick), (0, -1, CHUNK))
+        if filled >= CHUNK:
+            last, filled = last + 1, 0
+        entries = (yield from self._load(_chunk_key(tick, last))) if filled else []
+        entries.append(what)
+        page[str(tick)] = [first, last, filled + 1]
+        self._changed[_chunk_key(tick, last)] = entries
+        self._changed[page_key] = page
+        self._next = tick if self._next is None else min(self._next, tick)
+
+    def take_due(self, now: float, enough: int) -> Steps[list[Any]]:
+        """Takes out what is due, in order; once there are ``enough``, the rest waits for the next call."""
+        taken: list[Any] = []
+        while self._next is not None and moment_of(self._next) <= now and len(taken) < enough:
+            taken += yield from self._take_chunk(self._next)
+            self._next = yield from self._first_tick()
+        return taken
+
+    def to_json(self) -> list[Any] | None:
+        return [self._next, self._root] if self._root else None
+
+    @classmethod
+    def from_json(cls, value: list[Any] | None) -> Calendar:
+        calendar = cls()
+        if value is not None:
+            calendar._next, calendar._root = value
+        return calendar
+
+    def _load(self, key: str) -> Steps[Any]:
+        if key in self._changed:
+            return self._changed[key]
+        [value] = yield (key,)
+        return value
+
+    def _add_path(self, page: int) -> Steps[None]:
+        """Makes a new page known to the nodes above it, as far up as these are new too."""
+        child = page
+        for level in range(2, _LEVELS + 1):
+            key = _node_key(level, child >> _SHIFT)
+            children = yield from self._load(key)
+            self._changed[key] = _with(children or [], child)
+            if children:
+                return
+            child >>= _SHIFT
+        self._root = _with(self._root, child)
+
+    def _first_tick(self) -> Steps[int | None]:
+        if not self._root:
+            return None
+        number = self._root[0]
+        for level in range(_LEVELS, 1, -1):
+            number = (yield from self._load(_node_key(level, number)))[0]
+        page = yield from self._load(_node_key(1, number))
+        return min(map(int, page))
+
+    def _take_chunk(self, tick: int) -> Steps[list[Any]]:
+        """Takes the first chunk of a tick, and with the last one the tick itself."""
+        page_key = _node_key(1, tick >> _SHIFT)
+        page = yield from self._load(page_key)
+        first, last, filled = page[str(tick)]
+        key = _chunk_key(tick, first)
+        entries: list[Any] = yield from self._load(key)
+        self._changed[key] = None
+        if first < last:
+            page[str(tick)] = [first + 1, last, filled]
+            self._changed[page_key] = page
+        else:
+            del page[str(tick)]
+            self._changed[page_key] = page or None
+            if not page:
+                yield from self._remove_path(tick >> _SHIFT)
+        return entries
+
+    def _remove_path(self, page: int) -> Steps[None]:
+        """Takes a page out of the nodes above it, and those that have nothing else out of theirs."""
+        child = page
+        for level in range(2, _LEVELS + 1):
+            key = _node_key(level, child >> _SHIFT)
+            children = [number for number in (yield from self._load(key)) if number != child]
+            self._changed[key] = children or None
+            if children:
+                return
+            child >>= _SHIFT
+        self._root = [number for number in self._root if number != child]
+
+
+def _with(children: list[int], child: int) -> list[int]:
+    if child in children:
+        return children
+    extended = [*children]
+    insort(extended, child)
+    return extended
+
+
+def _node_key(level: int, number: int) -> str:
+    return f"{PREFIX}{level}-{number}"
+
+
+def _chunk_key(tick: int, number: int) -> str:
+    return f"{PREFIX}0-{tick}-{number}"

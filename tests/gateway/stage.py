@@ -1,0 +1,127 @@
+"""Gateways over one host with real queues, on a clock that jumps; what they call can be watched, and kept away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.errors import Unavailable
+from holdfast.gateway.configuration import Configuration
+from holdfast.gateway.dead_letters import DeadLetters
+from holdfast.gateway.partitions import Partitions
+from holdfast.gateway.pushes import Pushes
+from holdfast.gateway.refusals import accepted
+from holdfast.pushpop.actor import PushPopActor
+from holdfast.pushpop.doorbell import DoorbellActor
+from holdfast.pushpop.index import QueueIndexActor
+from holdfast.pushpop.items import partition_of
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from holdfast.runtime.contract import HostClient
+
+QUEUE = "orders"
+
+
+class Between:
+    """What a gateway calls actors through."""
+
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
+        #: One entry a call that left the process: the actor, and what it was asked together.
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
+        #: Actors that cannot be reached.
+        self.away: set[str] = set()
+        #: Actors that do not answer until this is set.
+        self.held: dict[str, asyncio.Event] = {}
+
+    async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+        asked = tuple(call["method"] for call in load(data)["calls"]) if method == "Batch" else (method,)
+        self.calls.append((actor_id, asked))
+        if actor_id in self.away:
+            raise Unavailable
+        if actor_id in self.held:
+            await self.held[actor_id].wait()
+        return await self._client.invoke_method(actor_type, actor_id, method, data)
+
+
+class Gateway:
+    """The parts of one process that know of partitions."""
+
+    def __init__(self, host: SimulatedHost) -> None:
+        self.between = Between(host.client)
+        self.partitions = Partitions(cast("HostClient", self.between))
+        self.pushes = Pushes(self.partitions)
+        self.dead_letters = DeadLetters(self.partitions)
+        self.configuration = Configuration(self.partitions)
+
+    async def configure(self, **changes: Any) -> dict[str, Any]:
+        return await self.configuration.change(QUEUE, dump(changes), changes)
+
+    async def push(self, *items: Any, **fields: Any) -> dict[str, Any]:
+        """One request."""
+        entries = [{"item": item, **fields} for item in items]
+        return await self.push_entries(entries)
+
+    async def push_entries(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        data: dict[str, Any] = entries[0] if len(entries) == 1 else {"items": entries}
+        return await self.pushes.push(QUEUE, dump(data), data)
+
+    async def pop(self, count: int = 1) -> dict[str, Any]:
+        return await self.partitions.pop(QUEUE, "Pop", dump({"count": count}))
+
+    async def lock(self, count: int = 1, ttl_seconds: int = 30) -> dict[str, Any]:
+        data = {"count": count, "ttl_seconds": ttl_seconds}
+        return await self.partitions.pop(QUEUE, "PopWithAck", dump(data))
+
+    async def stored(self, queue: str = QUEUE) -> list[int]:
+        """How many items each partition has, locked ones included."""
+        return [accepted(one)["load"] for one in await self.partitions.call_all(queue, "Stats")]
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.host = SimulatedHost()
+        self._gateways: list[Gateway] = []
+
+    async def start(self) -> None:
+        for actor_class in (PushPopActor, QueueIndexActor, DoorbellActor):
+            await self.host.register(actor_class)
+        await self.host.start()
+
+    def gateway(self) -> Gateway:
+        """One more process."""
+        made = Gateway(self.host)
+        self._gateways.append(made)
+        return made
+
+    async def stop(self) -> None:
+        for gateway in self._gateways:
+            await gateway.partitions.close()
+        await self.host.stop()
+
+
+def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Makes a coroutine a test on a host of its own."""
+
+    async def run() -> None:
+        stage = Stage()
+        await stage.start()
+        try:
+            await body(stage)
+        finally:
+            await stage.stop()
+
+    def test() -> None:
+        VirtualTimeLoop.run(run())
+
+    test.__doc__ = body.__doc__
+    return test
+
+
+def by_partition(ids: Iterable[str]) -> Counter[int | None]:
+    return Counter(map(partition_of, ids))
