@@ -12,7 +12,6 @@ from holdfast.identity import MAX_ID_LENGTH, check_id
 from holdfast.orchestration import history
 from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, definition_of
 from holdfast.orchestration.endings import ContinueAsNew
-from holdfast.orchestration.loop import Dropped
 from holdfast.orchestration.payloads import ANYTHING, Codec, codec
 from holdfast.orchestration.retry import ONCE, Retry
 
@@ -163,7 +162,7 @@ class Context:
             "version": version,
         }
         if detached:
-            self._require_inside()
+            await self._inside()
             self._execution.commands.ask(None, history.SubOrchestrationScheduled, **fields, detached=True)
             return child
         answer = await self._ask(history.SubOrchestrationScheduled, **fields)
@@ -193,18 +192,21 @@ class Context:
             raise ValueError(
                 f"This orchestration has no mailbox {mailbox}: declare it, @app.orchestration(mailboxes=[{mailbox!r}])."
             )
-        self._require_inside()
+        await self._inside()
         return codec(type).load(await self._execution.mailboxes.take(mailbox))
 
     async def _ask(self, kind: type[history.Event], codec: Codec | None = None, **fields: Any) -> Any:
-        self._require_inside()
+        await self._inside()
         promise = self._execution.loop.create_promise()
         self._execution.commands.ask(promise, kind, codec, **fields)
         return await promise
 
-    def _require_inside(self) -> None:
-        if not self._execution.loop.is_inside():
-            raise Dropped
+    async def _inside(self) -> None:
+        loop = self._execution.loop
+        if not loop.is_inside():
+            # The instance leaves memory, and this is its clean-up. It waits for nothing: an error would be caught by
+            # code that tries again and again.
+            await loop.create_future()
 
     def _activity(self, activity: Any) -> tuple[str, Activity | None]:
         if isinstance(activity, str):

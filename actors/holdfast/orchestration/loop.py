@@ -7,6 +7,7 @@ stops when nothing is ready. Timers that lie ahead are handed to whoever keeps t
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import sys
 import threading
@@ -34,11 +35,8 @@ log = logging.getLogger(__name__)
 #: The last second of the year 9999, which is as far as a date goes. A timer beyond it never fires.
 FOREVER = 253_402_300_799.0
 
-#: How often a coroutine that is dropped may wait in its clean-up before it is left as it is.
+#: How often a coroutine that is dropped may wait in its clean-up before it is left where it is.
 _DROPPING_ATTEMPTS = 100
-
-#: Tasks that could not be stopped are kept for good, where they do nothing.
-_UNSTOPPABLE: list[list[NumberedTask[Any]]] = []
 
 install()
 
@@ -54,6 +52,7 @@ class ReplayLoop(NothingOutside):
         # The numbers are hashes, and asyncio keeps the tasks of all loops in one set: those of two loops must differ.
         # The lower bits, by which small sets are ordered, are left to what is numbered.
         self._first_number = crc32(name.encode()) << 24
+        self._name = name
         self._keep_timer = keep_timer
         self._limits = limits
         self._now = 0.0
@@ -151,15 +150,15 @@ class ReplayLoop(NothingOutside):
         self._closed = True
         self._ready.clear()
         self._due.clear()
-        if self._overrun:
-            # Its clean-up may run on and on as well, also when the garbage collector comes for it.
-            _UNSTOPPABLE.append(self.live_tasks())
-            return
-        with self.running():
-            for task in reversed(self.live_tasks()):
-                asyncio.tasks._enter_task(self, task)
-                _drop(task.get_coro())
-                asyncio.tasks._leave_task(self, task)
+        watch = watchdog.begin(self._limits.seconds)
+        try:
+            with self.running():
+                for task in reversed(self.live_tasks()):
+                    # The clean-up of what has run on and on may do so as well.
+                    if self._overrun or watch.overrun or not self._drop(task):
+                        _keep_for_good(task)
+        finally:
+            watchdog.end(watch)
         self._tasks.clear()
 
     def is_inside(self) -> bool:
@@ -259,9 +258,28 @@ class ReplayLoop(NothingOutside):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         # Also called by what the garbage collector finds, at any moment, when the loop is long closed.
         if not self._closed and not self.silent:
-            log.error("In an orchestration: %s", context.get("message"), exc_info=context.get("exception"))
+            log.error(
+                "In the orchestration %s: %s", self._name, context.get("message"), exc_info=context.get("exception")
+            )
 
     # Inside
+
+    def _drop(self, task: NumberedTask[Any]) -> bool:
+        """Ends a coroutine where it waits. Answers whether it let that happen."""
+        coro: Any = task.get_coro()
+        asyncio.tasks._enter_task(self, task)
+        try:
+            # Not close(): that throws GeneratorExit, and a coroutine inside a coroutine that waits in its clean-up, as
+            # a TaskGroup does for its tasks, is then left behind for the garbage collector to complain about.
+            for _ in range(_DROPPING_ATTEMPTS):
+                coro.throw(Dropped())
+        except BaseException as error:
+            if not isinstance(error, Dropped):
+                log.debug("Clean-up of an orchestration that leaves memory: %r", error)
+            return True
+        finally:
+            asyncio.tasks._leave_task(self, task)
+        return False
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(hash(task), None)
@@ -275,13 +293,7 @@ class ReplayLoop(NothingOutside):
             self.create_task(generator.aclose())
 
 
-def _drop(coro: Any) -> None:
-    # Not close(): that throws GeneratorExit, and a coroutine inside a coroutine that waits in its clean-up, as a
-    # TaskGroup does for its tasks, is then left behind for the garbage collector to complain about.
-    for _ in range(_DROPPING_ATTEMPTS):
-        try:
-            coro.throw(Dropped())
-        except BaseException as error:
-            if not isinstance(error, Dropped):
-                log.debug("Clean-up of an orchestration that leaves memory: %r", error)
-            return
+def _keep_for_good(task: NumberedTask[Any]) -> None:
+    # One reference more than there is: otherwise the garbage collector, or the end of the process, would close the
+    # coroutine, and code that lets nothing end it would run on in there.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -37,10 +38,12 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def begin(self, seconds: float) -> Watch:
-        if self._thread is None or not self._thread.is_alive():
-            self._start()
         watch = Watch(threading.get_ident(), time.monotonic() + seconds)
-        self._watches[watch.thread] = watch
+        # When the process ends, threads stop where they are, with what they hold, and starting one never returns.
+        if not sys.is_finalizing():
+            if self._thread is None or not self._thread.is_alive():
+                self._start()
+            self._watches[watch.thread] = watch
         return watch
 
     def end(self, watch: Watch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -225,6 +226,26 @@ class TestDropped:
         assert [str(warning.message) for warning in recwarn] == []
         assert len(driver.events) == events
 
+    def test_what_lets_nothing_end_it_is_left_alone(self) -> None:
+        code = (
+            "import asyncio, gc\n"
+            "from unit.orchestration.test_loop import *\n"
+            "async def sleeping(ctx):\n"
+            "    while True:\n"
+            "        try: await asyncio.sleep(10)\n"
+            "        except BaseException: pass\n"
+            "async def calling(ctx):\n"
+            "    while True:\n"
+            "        try: await ctx.call('act', 1)\n"
+            "        except BaseException: pass\n"
+            "for body in (sleeping, calling):\n"
+            "    driver = Driver(an_app(body)); driver.start('orchestration'); driver.rebuild(); gc.collect()\n"
+            "    print(driver.status)\n"
+        )
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, timeout=60)
+        assert (done.stdout, done.stderr) == ("RUNNING\nRUNNING\n", "")
+
     def test_it_goes_on_where_it_was(self) -> None:
         driver = Driver(an_app(self.body), cold=True)
         driver.start("orchestration")
@@ -237,7 +258,7 @@ class TestDropped:
             "from unit.orchestration.test_loop import *\n"
             "driver = Driver(an_app(TestDropped().body)); driver.start('orchestration'); print(driver.status)\n"
         )
-        path = {"PYTHONPATH": ":".join(sys.path)}
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run(
             [sys.executable, "-X", "dev", "-c", code], env=path, capture_output=True, text=True, timeout=60
         )
