@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import InvalidRequest, NonDeterminism
-from holdfast.orchestration.execution import Execution
-from holdfast.orchestration.history import OrchestrationStarted, load_event
+from holdfast.errors import InvalidRequest
+from holdfast.orchestration.history import load_event
+from holdfast.orchestration.verification import verify_history
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.app import App
-    from holdfast.orchestration.history import Event
 
 
 def replay(app: App, recorded: Mapping[str, Any]) -> None:
@@ -24,18 +23,4 @@ def replay(app: App, recorded: Mapping[str, Any]) -> None:
         instance_id, events = recorded["instance_id"], [load_event(event) for event in recorded["events"]]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidRequest(f"This is not a history that was exported: {error}.") from error
-    if not events or not isinstance(events[0], OrchestrationStarted):
-        raise InvalidRequest("A history begins with OrchestrationStarted.")
-    started = events[0]
-    definition = app.registry.orchestration(started.name, started.version)
-    execution = Execution(app.registry, definition, instance_id, started)
-    try:
-        execution.replay(events)
-        _compare_end(execution, events[-1])
-    finally:
-        execution.close()
-
-
-def _compare_end(execution: Execution, last: Event) -> None:
-    if execution.ended is not None and execution.ended.seq != last.seq:
-        raise NonDeterminism(f"The code ends with event {execution.ended.seq}, the history with {last.seq}.")
+    verify_history(app.registry, instance_id, events)
