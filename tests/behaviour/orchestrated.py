@@ -113,7 +113,7 @@ async def count(number: int) -> int:
     return number
 
 
-@app.activity(queue="acked", lock_seconds=1)
+@app.activity(queue="acked", lock_seconds=2)
 async def hold() -> str:
     """Until the test says so."""
     effect("held")

@@ -74,10 +74,9 @@ async def test_completion_of_an_activity(server: Server, when: str) -> None:
     await crash_and_restart(server)
     assert await run.output() == "held"
     assert (await run.types()).count("ActivityCompleted") == 1
-    # It was not acknowledged either way, so it is done again, for the same key.
     await eventually(lambda: is_empty(server, "acked"))
-    [(key, times)] = run.effect_keys().items()
-    assert (key, times >= 2) == (f"{run.id}:1:2", True)
+    # What was not saved is done again, for the same key.
+    _check_effects(run, at_least=2 if when == BEFORE else 1)
 
 
 @around_the_save
@@ -96,8 +95,7 @@ async def test_worker_item(server: Server, when: str) -> None:
     assert await run.output() == "held"
     assert (await run.types()).count("ActivityCompleted") == 1
     await eventually(lambda: is_empty(server, "acked"))
-    [(key, times)] = run.effect_keys().items()
-    assert (key, times >= (2 if when == BEFORE else 1)) == (f"{run.id}:1:2", True)
+    _check_effects(run, at_least=1)
 
 
 @around_the_save
@@ -160,6 +158,13 @@ async def test_what_changes_nothing_is_acknowledged_without_a_save(server: Serve
     await crash_and_restart(server)
     accepted(await run.raise_event("go", 2))
     assert await run.output() == 2
+
+
+def _check_effects(run: Run, at_least: int) -> None:
+    [(key, times)] = run.effect_keys().items()
+    assert key == f"{run.id}:1:2"
+    # What was to be sent may be sent once more when the process has died.
+    assert at_least <= times <= at_least + 1
 
 
 def _release(run: Run) -> None:

@@ -240,7 +240,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             box = state.chronicle.outbox[number]
             # Should this fail, or never come back.
             box.send_at = self.now() + RESEND_SECONDS
-            await outbox.send(effect for effect in box.effects if state.wanted(effect))
+            await outbox.send((effect for effect in box.effects if state.wanted(effect)), again=box.restored)
             self._sent.add(number)
             if box.restored:
                 # At once: should this leave memory before its next write, it would be sent yet again.

@@ -37,8 +37,11 @@ class Outbox:
         self._host = host
         self._instance_id = instance_id
 
-    async def send(self, effects: Iterable[Effect]) -> None:
-        """All of them. Raises when one could not be sent, and then all are to be sent again."""
+    async def send(self, effects: Iterable[Effect], *, again: bool = False) -> None:
+        """All of them. Raises when one could not be sent, and then all are to be sent again.
+
+        ``again`` when they may have been sent before this process began.
+        """
         activities: dict[str, list[RunActivity]] = defaultdict(list)
         calls: list[Coroutine[Any, Any, None]] = []
         for effect in effects:
@@ -50,17 +53,17 @@ class Outbox:
                 calls.append(self._cancel(effect))
             elif isinstance(effect, TellParent):
                 calls.append(self._tell(effect))
-        calls += [self._push(queue, scheduled) for queue, scheduled in activities.items()]
+        calls += [self._push(queue, scheduled, again) for queue, scheduled in activities.items()]
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _push(self, queue: str, scheduled: Sequence[RunActivity]) -> None:
+    async def _push(self, queue: str, scheduled: Sequence[RunActivity], again: bool) -> None:
         items: list[Any] = []
         size = 0
         for effect in scheduled:
-            item = self._item(effect)
+            item = self._item(effect, again)
             if items and (len(items) >= _ACTIVITIES_AT_ONCE or size + len(effect.input) > _BYTES_AT_ONCE):
                 await self._pushed(queue, items)
                 items, size = [], 0
@@ -73,7 +76,7 @@ class Outbox:
         if answer.get("success") is False:
             raise Unavailable(f"The queue {queue} refuses activities: {answer.get('message')}")
 
-    def _item(self, effect: RunActivity) -> Answer:
+    def _item(self, effect: RunActivity, again: bool) -> Answer:
         key = f"{self._instance_id}:{effect.execution_id}:{effect.scheduled_seq}"
         call = {
             "instance_id": self._instance_id,
@@ -84,7 +87,11 @@ class Outbox:
             # As it was written, without reading it again.
             "input": orjson.Fragment(effect.input.encode()),
         }
-        return {"item": call, "idempotency_key": key if len(key) <= 255 else None}
+        if len(key) > 255:
+            return {"item": call}
+        # Remembering every one would cost the queue as much as the push itself. One that is sent again and again, for
+        # an activity that takes its process with it, is in the queue twice, not once more for each process.
+        return {"item": call, "idempotency_key": key} | ({"dedup_id": key} if again else {})
 
     async def _start(self, effect: StartSubOrchestration) -> None:
         parent = None if effect.parent is None else effect.parent.dump()

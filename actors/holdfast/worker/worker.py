@@ -191,6 +191,12 @@ class Worker:
         if activity is None:
             await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
             return
+        if job.deliveries > 1 and not await _insist(
+            lambda: self._bench.awaited(job), f"whether {job.name} of {job.instance_id} is awaited"
+        ):
+            # Whoever had it before has told of its end, and died before it was off the queue; or it was given up.
+            await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+            return
         if job.deliveries > (activity.max_deliveries or self._max_deliveries[batch.queue]):
             reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
             await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
