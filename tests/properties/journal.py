@@ -218,7 +218,8 @@ class Journal:
     def _moved(self, life: Life, where: str, deliveries: int, limit: float) -> None:
         assert not life.where.startswith(IN_PARCEL), f"{life} came back as {where}"
         assert deliveries >= life.deliveries, f"{life} was delivered less often than before"
-        given_back = where in (WAITING, DELAYED)
+        # Not one that was kept back for a while, and is no longer: the limit may have been another when it came.
+        given_back = where in (WAITING, DELAYED) and (life.where.startswith(LOCKED) or deliveries > life.deliveries)
         assert not given_back or deliveries < limit, f"{life} was given back after {deliveries} deliveries"
         life.where, life.deliveries = where, deliveries
         self._note_lock(life)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -18,6 +19,8 @@ from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from holdfast.runtime.contract import ActorAddress
 
 QUEUE = "orders"
 
@@ -245,3 +248,22 @@ async def test_a_batch_whose_save_fails_fails_as_a_whole(stage: Stage) -> None:
         await stage.call("Batch", {"calls": [{"method": "Push", "data": {"item": 1}}, {"method": "Stats"}]})
     stage.host.faults = Faults()
     assert (await stage.call("Stats"))["count"] == 0
+
+
+@on_stage
+async def test_a_partition_out_of_reach_is_told_later_though_nobody_asks(stage: Stage) -> None:
+    reach = stage.host.call
+
+    async def out_of_reach(address: ActorAddress, method: str, body: bytes) -> bytes:
+        if address.id == "orders@1":
+            raise Unavailable
+        return await reach(address, method, body)
+
+    with patch.object(stage.host, "call", out_of_reach):
+        await stage.call("SetConfig", {"partitions": 3, "max_locks": 7})
+        await asyncio.sleep(60)
+        assert stage.stored("metadata")["_untold"] == [1]
+        assert stage.stored("config", "orders@2")["max_locks"] == 7
+    await asyncio.sleep(20)
+    assert "_untold" not in stage.stored("metadata")
+    assert stage.stored("config", "orders@1")["max_locks"] == 7

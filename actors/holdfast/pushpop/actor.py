@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from holdfast.pushpop.steps import Steps
     from holdfast.runtime.work import Turn
-
-log = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 
@@ -206,17 +203,18 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def _tell(self) -> None:
         """Tells the other partitions the configuration, each for itself: one may be out of reach."""
         news = load(await self._call(ACTOR_TYPE, self.id.id, "Untold", None))
+        unreached: Unavailable | None = None
         for partition in news["partitions"]:
             body = {"config": news["config"], "version": news["version"]}
             try:
                 await self._call(ACTOR_TYPE, partition_id(self._name, partition), "Configure", body)
             except Unavailable as error:
-                log.warning(
-                    "partition %d of queue %s does not know its configuration: %s", partition, self._name, error
-                )
+                unreached = error
                 continue
             told = {"told": {"partition": partition, "version": news["version"]}}
             await self._call(ACTOR_TYPE, self.id.id, "Untold", told)
+        if unreached is not None:
+            raise unreached  # to be tried again later, and not at once
 
     async def _list(self) -> None:
         await self._call(INDEX_TYPE, shard_of(self._name), "Add", self._name)
