@@ -76,6 +76,7 @@ def serve(
 
     from holdfast.gateway import server
     from holdfast.gateway.access import is_loopback
+    from holdfast.worker.threads import leave_threads
 
     set_up_logging(log_format, log_level)
     loopback = is_loopback(listen)
@@ -104,6 +105,7 @@ def serve(
     uvloop.run(
         server.serve(gateway, loaded, listener, drain_timeout=drain_timeout, ready=announce, worker=not no_worker)
     )
+    leave_threads()
 
 
 def _beside_daprd() -> bool:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
-import threading
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -19,10 +15,6 @@ from holdfast.logs import FORMATS, LEVELS, set_up_logging
 
 if TYPE_CHECKING:
     from holdfast.orchestration.registry import Registry
-
-# What worker.py calls the threads of activities that are not asynchronous.
-_THREADS = "activity"
-_SECONDS_FOR_THREADS = 2.0
 
 
 @click.command(short_help="Run activities for a server elsewhere.")
@@ -51,6 +43,7 @@ def worker(
     import uvloop
 
     from holdfast.orchestration.registry import Registry
+    from holdfast.worker.threads import leave_threads
 
     set_up_logging(log_format, log_level)
     try:
@@ -60,7 +53,7 @@ def worker(
     if not registry.activities:
         raise SettingsError(f"There are no activities in {', '.join(apps)}, so there is nothing to work on.")
     uvloop.run(_work(registry, url, token, slots, timeout))
-    _leave_threads()
+    leave_threads()
 
 
 async def _work(registry: Registry, url: str, token: str | None, slots: int, timeout: float) -> None:
@@ -101,15 +94,3 @@ def _first_refusal(group: BaseExceptionGroup) -> HoldfastError | None:
         if isinstance(found, HoldfastError):
             return found
     return None
-
-
-def _leave_threads() -> None:
-    """What was given back may run elsewhere by now, and Python would wait for its threads here."""
-    until = time.monotonic() + _SECONDS_FOR_THREADS
-    running = [thread for thread in threading.enumerate() if thread.name.startswith(_THREADS)]
-    for thread in running:
-        thread.join(max(0.0, until - time.monotonic()))
-    if any(thread.is_alive() for thread in running):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)

@@ -159,7 +159,8 @@ class Context:
             "name": definition.name,
             "instance_id": child,
             "input": definition.input.dump(input),
-            "version": version,
+            # The function that is given, not the last that was declared under its name.
+            "version": version if isinstance(orchestration, str) else version or definition.version,
         }
         if detached:
             await self._inside()

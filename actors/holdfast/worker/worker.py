@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.orchestration.failures import Failure
+from holdfast.worker import threads
 from holdfast.worker.context import ActivityContext, current
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Worker:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
         self._max_deliveries: dict[str, int] = {}
-        self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix="activity")
+        self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix=threads.NAME)
         self._underway: set[_Underway] = set()
         self._keepers: set[asyncio.Task[None]] = set()
 
@@ -188,21 +189,24 @@ class Worker:
 
     async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
         activity = self._registry.activity(job.name)
-        if activity is None:
-            await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
-            return
         if job.deliveries > 1 and not await _insist(
             lambda: self._bench.awaited(job), f"whether {job.name} of {job.instance_id} is awaited"
         ):
             # Whoever had it before has told of its end, and died before it was off the queue; or it was given up.
             await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
             return
-        if job.deliveries > (activity.max_deliveries or self._max_deliveries[batch.queue]):
+        most = None if activity is None else activity.max_deliveries
+        if job.deliveries > (most or self._max_deliveries[batch.queue]):
             reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
+            if activity is None:
+                reason = f"It was taken {job.deliveries - 1} times, and no worker has an activity {job.name}."
             await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
             await _insist(
                 lambda: self._bench.bury(batch, [job.item_id], reason), f"burying {job.name} of {job.instance_id}"
             )
+            return
+        if activity is None:
+            await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
             return
         outcome = await self._run(activity, job, context)
         await self._tell(job, outcome)
