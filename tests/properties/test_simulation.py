@@ -12,7 +12,7 @@ import pytest
 from properties.seeds import fresh_seeds
 from properties.simulation import simulate
 
-OPERATIONS = 50_000
+OPERATIONS = 40_000
 # Enough for every worker that runs tests.
 PARTS = 10
 
