@@ -63,7 +63,7 @@ async def _work(registry: Registry, url: str, token: str | None, slots: int, tim
 
     connection = Connection(url, token=token, timeout=timeout, retries=3)
     await connection.open()
-    working = asyncio.create_task(Worker(Remote(connection), registry, slots=slots).run(), name="worker")
+    working = asyncio.create_task(Worker(Remote(connection), registry, slots=slots, gives_up=True).run(), name="worker")
     stopping = False
 
     def stop(number: int) -> None:

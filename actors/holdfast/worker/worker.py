@@ -75,7 +75,9 @@ class _Underway:
 class Worker:
     """Runs until it is stopped, or cancelled: what it has not finished is given back then."""
 
-    def __init__(self, bench: Bench, registry: Registry, *, slots: int = DEFAULT_SLOTS) -> None:
+    def __init__(self, bench: Bench, registry: Registry, *, slots: int = DEFAULT_SLOTS, gives_up: bool = False) -> None:
+        """``gives_up`` when an error that trying again does not help against is to end it."""
+        self._gives_up = gives_up
         self._bench = bench
         self._registry = registry
         # Each queue has its own: one that waits for work holds all that are free, and must not hold up the others.
@@ -99,18 +101,25 @@ class Worker:
             await self._end()
 
     async def _serve(self, queue: str) -> None:
-        self._max_deliveries[queue] = await _insist(lambda: self._bench.prepare(queue), f"preparing {queue}")
         slots = _Slots(self._slots)
         while True:
             wanted = await slots.reserve()
             taken = 0
             try:
+                if queue not in self._max_deliveries:
+                    self._max_deliveries[queue] = await self._bench.prepare(queue)
                 batch = await self._bench.take(queue, wanted, self._queues[queue])
                 if batch is not None:
                     taken = len(batch.jobs)
                     self._begin(batch, slots)
             except HoldfastError as error:
+                if not error.retryable and self._gives_up:
+                    raise
                 log.warning("no activities from %s: %s", queue, error)
+                await asyncio.sleep(uniform(0.5, 1.5))
+            except Exception:
+                # Whatever it is, it is no reason for the activities of other queues, or the next ones, to wait for ever.
+                log.exception("taking activities from %s failed", queue)
                 await asyncio.sleep(uniform(0.5, 1.5))
             finally:
                 await slots.release(wanted - taken)
@@ -181,6 +190,8 @@ class Worker:
         except HoldfastError as error:
             # Its lock runs out, and it comes again.
             log.warning("%s of %s: %s", job.name, job.instance_id, error)
+        except Exception:
+            log.exception("%s of %s", job.name, job.instance_id)
         finally:
             del underway.running[job]
             if not underway.running:
