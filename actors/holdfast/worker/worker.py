@@ -76,7 +76,7 @@ class Worker:
     """Runs until it is stopped, or cancelled: what it has not finished is given back then."""
 
     def __init__(self, bench: Bench, registry: Registry, *, slots: int = DEFAULT_SLOTS, gives_up: bool = False) -> None:
-        """``gives_up`` when an error that trying again does not help against is to end it."""
+        """``gives_up`` when it is to end at its start with an error that trying again does not help against."""
         self._gives_up = gives_up
         self._bench = bench
         self._registry = registry
@@ -113,12 +113,12 @@ class Worker:
                     taken = len(batch.jobs)
                     self._begin(batch, slots)
             except HoldfastError as error:
-                if not error.retryable and self._gives_up:
+                if queue not in self._max_deliveries and self._gives_up and not error.retryable:
                     raise
                 log.warning("no activities from %s: %s", queue, error)
                 await asyncio.sleep(uniform(0.5, 1.5))
             except Exception:
-                # Whatever it is, it is no reason for the activities of other queues, or the next ones, to wait for ever.
+                # No reason for the activities of other queues, or for the next ones, to wait for ever.
                 log.exception("taking activities from %s failed", queue)
                 await asyncio.sleep(uniform(0.5, 1.5))
             finally:
