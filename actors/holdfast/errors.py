@@ -235,6 +235,10 @@ class OrchestrationEnded(Conflict):
     """The orchestration has ended."""
 
 
+class CodeMissing(Unavailable):
+    """The code of this orchestration is not on this server, or not in the version it began with."""
+
+
 class AuthorsCodeFailed(HoldfastError):
     """The code of an activity or an orchestration has failed."""
 

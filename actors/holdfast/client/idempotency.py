@@ -46,19 +46,19 @@ class IdempotencyCalls:
         self._path = f"idempotency/{quote(tenant_id or 'default', safe='')}/{quote(key, safe='')}"
 
     async def begin(self, owner: str, lease_seconds: int) -> Answer:
-        return await self._call("begin", {"owner": owner, "lease_seconds": lease_seconds})
+        return await self.call("begin", {"owner": owner, "lease_seconds": lease_seconds})
 
     async def renew(self, owner: str, lease_seconds: int) -> Answer:
-        return await self._call("renew", {"owner": owner, "lease_seconds": lease_seconds})
+        return await self.call("renew", {"owner": owner, "lease_seconds": lease_seconds})
 
     async def commit(self, owner: str, result: Any, retention_seconds: int | None) -> Answer:
         kept = {} if retention_seconds is None else {"retention_seconds": retention_seconds}
-        return await self._call("commit", {"owner": owner, "result": result} | kept)
+        return await self.call("commit", {"owner": owner, "result": result} | kept)
 
     async def fail(self, owner: str, error: str) -> Answer:
-        return await self._call("fail", {"owner": owner, "error": error[:4000]})
+        return await self.call("fail", {"owner": owner, "error": error[:4000]})
 
-    async def _call(self, what: str, body: Answer) -> Answer:
+    async def call(self, what: str, body: Answer) -> Answer:
         return await self._connection.call("POST", f"{self._path}/{what}", body=dump(body), repeat=Repeat.ALWAYS)
 
 

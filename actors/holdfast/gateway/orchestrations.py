@@ -164,7 +164,7 @@ class Orchestrations:
             *(self._client.invoke_method(INSTANCE_INDEX_TYPE, str(number), "List", body) for number in range(SHARDS))
         ):
             answer = load(shard)
-            for instance_id, name, status, at in answer["instances"]:
+            for instance_id, name, status, at, _ in answer["instances"]:
                 entry = {"instance_id": instance_id, "name": name, "status": status, "created_at": iso(at)}
                 found[instance_id] = entry
             if answer["upto"] is not None:

@@ -22,7 +22,7 @@ LeaseSeconds = Annotated[int, Field(ge=1, le=MAX_LEASE, description="How long ot
 class Begin(Request):
     #: From the gateway; it is shown with the record.
     key: Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
-    tenant: Annotated[str, Field(min_length=1, max_length=255)]
+    tenant: Annotated[str, Field(min_length=1, max_length=255)] = "default"
     owner: Annotated[Owner | None, Field(description="One is made up when left out.")] = None
     lease_seconds: LeaseSeconds = DEFAULT_LEASE
 

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dapr.actor import Remindable
 
-from holdfast.errors import Conflict, HoldfastError, InvalidRequest, NotFound, OrchestrationEnded
+from holdfast.errors import (
+    CodeMissing,
+    Conflict,
+    HoldfastError,
+    InvalidRequest,
+    NotFound,
+    OrchestrationEnded,
+    UnknownOrchestration,
+)
 from holdfast.identity import check_id
 from holdfast.orchestration import answers, requests
 from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
-from holdfast.orchestration.effects import RunActivity
+from holdfast.orchestration.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shard_of
 from holdfast.orchestration.instance import Instance, Verdict
 from holdfast.orchestration.interface import (
@@ -43,6 +51,8 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Answer = dict[str, Any]
 
+# When an instance whose code is not here is looked at again.
+_WITHOUT_CODE_SECONDS = 60.0
 # What is in memory only for as long as it is wanted.
 _PASSING = ("history-", "outbox-", INPUT, ENDING)
 
@@ -59,8 +69,6 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         check_id(self.id.id, "instance id")
         # Who waits for the end. Not saved: whoever waits asks again from time to time.
         self._doorbells: set[str] = set()
-        # What everybody has, and is crossed off with the next write.
-        self._sent: set[int] = set()
         self._errands = Errands(f"orchestration {self.id.id}")
 
     # The actor's methods, as the interface has them
@@ -129,15 +137,14 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             changes = chronicle.changes()
             if changes or woken:
                 # With the next write, or when nothing is written but the reminder came to see to it.
-                for number in self._sent:
-                    chronicle.sent(number)
+                chronicle.cross_off()
                 chronicle.sweep()
                 changes |= chronicle.changes()
-                self._sent.clear()
             for key, value in changes.items():
                 turn.put(key, value)
             turn.wake_at(self._next_deadline(chronicle))
             await turn.save()
+            chronicle.saved()
             turn.evict(*(key for key in turn.known() if key.startswith(_PASSING)))
             if self.always_replay or chronicle.ended:
                 state.forget_instance()
@@ -147,7 +154,11 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def _answer(self, turn: Turn, state: _State, method: str, data: Any) -> Answer:
         try:
             if method in requests.MESSAGES:
-                message = requests.MESSAGES[method].parse(data).message()  # type: ignore[attr-defined]
+                request = requests.MESSAGES[method].parse(data)
+                life = getattr(request, "life", None)
+                if state.is_another(life):
+                    return answers.taken(Verdict.OTHER_EXECUTION)
+                message = request.message()  # type: ignore[attr-defined]
                 reply = await state.deliver(turn, message)
                 return answers.started(state.chronicle, reply) if isinstance(message, Start) else answers.taken(reply)
             look = _LOOKS.get(method)
@@ -179,7 +190,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _awaited(self, turn: Turn, state: _State, data: Any) -> Answer:
         request = requests.AwaitedRequest.parse(data)
-        if not state.chronicle.exists or state.chronicle.ended:
+        if not state.chronicle.exists or state.chronicle.ended or state.is_another(request.life):
             return {"success": True, "awaited": False}
         instance = await state.instance(turn)
         return {"success": True, "awaited": instance.waits_for_activity(request.execution_id, request.scheduled_seq)}
@@ -189,8 +200,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         chronicle = _existing(state.chronicle)
         if not (chronicle.ended or force):
             raise Conflict("The orchestration has not ended: cancel it first, or force it.")
-        state.replace(chronicle.deleted())
-        self._sent.clear()
+        state.replace(chronicle.deleted(self.now()))
         return {"success": True}
 
     async def _listed(self, turn: Turn, state: _State, data: Any) -> Answer:
@@ -220,28 +230,24 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 name = waiting_for(self.id.id)
                 self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, name))
             self._doorbells.clear()
-        if self._next_box(chronicle) is not None:
+        if chronicle.next_box(self.now()) is not None:
             self._errands.start("sending", self._send)
         if chronicle.to_be_listed:
             self._errands.start("listing", self._list)
 
-    def _next_box(self, chronicle: Chronicle) -> int | None:
-        now = self.now()
-        boxes = (number for number, box in chronicle.outbox.items() if box.send_at <= now)
-        return min((number for number in boxes if number not in self._sent), default=None)
-
     async def _send(self) -> None:
-        outbox = Outbox(self.host, self.id.id)
         while True:
             state: _State | None = self.work.derived.get("state")
-            number = None if state is None else self._next_box(state.chronicle)
+            number = None if state is None else state.chronicle.next_box(self.now())
             if state is None or number is None:
                 return
-            box = state.chronicle.outbox[number]
+            chronicle = state.chronicle
+            box = chronicle.outbox[number]
+            outbox = Outbox(self.host, self.id.id, chronicle.seed)
             # Should this fail, or never come back.
             box.send_at = self.now() + RESEND_SECONDS
             await outbox.send((effect for effect in box.effects if state.wanted(effect)), again=box.restored)
-            self._sent.add(number)
+            chronicle.arrived.add(number)
             if box.restored:
                 # At once: should this leave memory before its next write, it would be sent yet again.
                 await self._call_myself("Sent", {"number": number})
@@ -252,7 +258,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             return
         chronicle = state.chronicle
         status = chronicle.status.value if chronicle.exists else None
-        entry = None if status is None else {"name": chronicle.name, "status": status, "at": chronicle.created_at}
+        entry: Answer | None = None
+        if status is not None:
+            rank = [chronicle.created_at, chronicle.execution_id, chronicle.events]
+            entry = {"name": chronicle.name, "status": status, "at": chronicle.created_at, "rank": rank}
         shard = shard_of(self.id.id)
         note = {"instance_id": self.id.id, "entry": entry}
         await self.host.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(note))
@@ -281,15 +290,26 @@ class _State:
             turn.owes(actor._next_deadline(chronicle))
         return state
 
+    def is_another(self, life: str | None) -> bool:
+        """Whether this is meant for one that had this id before."""
+        return life is not None and self.chronicle.exists and life != self.chronicle.seed
+
     async def instance(self, turn: Turn) -> Instance:
         if self._instance is None:
             events = await drive(turn, self.chronicle.history())
-            self._instance = Instance.restore(self._registry, self.chronicle.instance_id, events)
+            try:
+                self._instance = Instance.restore(self._registry, self.chronicle.instance_id, events)
+            except UnknownOrchestration as error:
+                # It may be on its way: what comes for an instance that exists must not be taken for unwanted.
+                raise CodeMissing(str(error)) from error
         return self._instance
 
     async def deliver(self, turn: Turn, message: Message) -> Reply:
         if self.chronicle.ended:
             # Without its code, which may be gone, and need not be brought back.
+            if isinstance(message, Start) and message.parent is not None and message.parent == self.chronicle.parent:
+                # Its parent asks again, so it has not heard: it may have been told before it began to wait.
+                self.chronicle.tell_parent(await turn.load(ENDING), self._now())
             if isinstance(message, Start | Outcome):
                 return Verdict.DUPLICATE
             raise OrchestrationEnded(f"The orchestration {self.chronicle.instance_id} has ended.")
@@ -305,14 +325,22 @@ class _State:
         """What is due by itself."""
         moment, now = self.chronicle.next_moment, self._now()
         if moment is not None and moment <= now:
-            instance = await self.instance(turn)
+            try:
+                instance = await self.instance(turn)
+            except CodeMissing as error:
+                # Whoever only looks need not have it.
+                log.warning("orchestration %s cannot go on: %s", self.chronicle.instance_id, error)
+                self.chronicle.next_moment = now + _WITHOUT_CODE_SECONDS
+                return
             delivery = instance.deliver([], now)
             await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
 
     def wanted(self, effect: Effect) -> bool:
-        """Whether it still has to be sent; what was answered has arrived."""
-        if self._instance is None or not isinstance(effect, RunActivity):
+        """Whether it still has to be sent: what was answered has arrived, and what was withdrawn need not."""
+        if self._instance is None or not isinstance(effect, RunActivity | StartSubOrchestration):
             return True
+        if isinstance(effect, StartSubOrchestration) and effect.parent is None:
+            return True  # detached
         return self._instance.waits_for_activity(effect.execution_id, effect.scheduled_seq)
 
     def replace(self, chronicle: Chronicle) -> None:

@@ -14,7 +14,14 @@ import orjson
 
 from holdfast.errors import StorageBroken
 from holdfast.orchestration import history as events_of
-from holdfast.orchestration.effects import load_effect
+from holdfast.orchestration.effects import (
+    CancelActivity,
+    CancelSubOrchestration,
+    StartSubOrchestration,
+    TellParent,
+    load_effect,
+)
+from holdfast.orchestration.failures import Failure
 from holdfast.orchestration.instance import Status
 from holdfast.orchestration.records import Parent
 
@@ -73,9 +80,15 @@ class Chronicle:
         self.next_moment: float | None = None
         #: What is to be sent to others, by number.
         self.outbox: dict[int, Box] = {}
+        #: Those that everybody has, to be crossed off with the next write.
+        self.arrived: set[int] = set()
+        #: What tells it from another that had its id before.
+        self.seed: str | None = None
         #: What the index of instances knows: a status, or nothing.
         self.listed: str | None = None
         self._next_box = 0
+        #: Boxes from here on are not saved yet, and must not be sent.
+        self._unsaved_from = 0
         self._segments = 0
         self._tail: list[dict[str, Any]] | None = []
         self._tail_size = 0
@@ -111,11 +124,8 @@ class Chronicle:
         """What an instance did, and where it stands now."""
         for event in events:
             yield from self._append(event)
-        if effects:
-            self.outbox[self._next_box] = Box(list(effects), now)
-            dumped = [effect.dump() for effect in effects]
-            self._changed[_box_key(self._next_box)] = {"at": now, "effects": dumped}
-            self._next_box += 1
+        # Whoever runs an activity asks now and then whether anybody waits for it.
+        self._put([effect for effect in effects if not isinstance(effect, CancelActivity)], now)
         if instance.custom_status != self._custom_status:
             self._custom_status = instance.custom_status
             self._changed[CUSTOM_STATUS] = instance.custom_status
@@ -124,28 +134,70 @@ class Chronicle:
         self.next_moment = instance.next_moment
         self.status = instance.status
 
+    def tell_parent(self, ending: dict[str, Any], now: float) -> None:
+        """How it ended, once more."""
+        assert self.parent is not None
+        error = Failure.load(ending["error"]) if "error" in ending else None
+        if error is None and "output" not in ending:
+            error = Failure(type="CancelledError", message=ending.get("reason") or "", kind="cancelled")
+        self._put([TellParent(parent=self.parent, result=ending.get("output"), error=error)], now)
+
+    def saved(self) -> None:
+        """What was changed so far is in the store."""
+        self._unsaved_from = self._next_box
+
+    def next_box(self, now: float) -> int | None:
+        """The next to be sent. A child that is not started yet is not cancelled before it is."""
+        waiting: set[str] = set()
+        for number in sorted(self.outbox):
+            box = self.outbox[number]
+            if number >= self._unsaved_from:
+                break
+            if number in self.arrived:
+                continue
+            if box.send_at <= now and not waiting & {
+                effect.instance_id for effect in box.effects if isinstance(effect, CancelSubOrchestration)
+            }:
+                return number
+            waiting |= {effect.instance_id for effect in box.effects if isinstance(effect, StartSubOrchestration)}
+        return None
+
     def sent(self, number: int) -> None:
         """Everybody has what was in this box."""
+        self.arrived.discard(number)
         if self.outbox.pop(number, None) is not None:
             self._changed[_box_key(number)] = None
             self._dirty = True
+
+    def cross_off(self) -> None:
+        for number in list(self.arrived):
+            self.sent(number)
 
     def mark_listed(self, status: str | None) -> None:
         self._dirty = self._dirty or self.listed != status
         self.listed = status
 
-    def deleted(self) -> Chronicle:
-        """What is left when all of it is forgotten: a history that goes later, some at a time."""
+    def deleted(self, now: float) -> Chronicle:
+        """What is left when all of it is forgotten: what others have to be told, and a history that goes later."""
+        self.cross_off()
+        if self.parent is not None and not self.ended:
+            gone = Failure(type="Deleted", message="It was deleted before it had ended.", kind="cancelled")
+            self._put([TellParent(parent=self.parent, error=gone)], now)
+        for number, box in list(self.outbox.items()):
+            box.effects = [effect for effect in box.effects if isinstance(effect, TellParent | CancelSubOrchestration)]
+            if not box.effects:
+                self.sent(number)
         left = Chronicle(self.instance_id)
         left.listed = self.listed
-        left._next_box = self._next_box
+        left.outbox = self.outbox
+        left._next_box, left._unsaved_from = self._next_box, self._unsaved_from
         left._life = self._life + 1
         left._garbage = [
             *self._garbage,
             *((self._life, execution, segments) for execution, (segments, _) in self._earlier.items()),
             (self._life, self.execution_id, self._segments),
         ]
-        left._changed = self._changed | dict.fromkeys((INPUT, ENDING, CUSTOM_STATUS, *map(_box_key, self.outbox)))
+        left._changed = self._changed | dict.fromkeys((INPUT, ENDING, CUSTOM_STATUS))
         left._dirty = True
         return left
 
@@ -207,6 +259,13 @@ class Chronicle:
 
     # Inside
 
+    def _put(self, effects: list[Effect], now: float) -> None:
+        if effects:
+            self.outbox[self._next_box] = Box(effects, now)
+            dumped = [effect.dump() for effect in effects]
+            self._changed[_box_key(self._next_box)] = {"at": now, "effects": dumped}
+            self._next_box += 1
+
     def _append(self, event: Event) -> Steps[None]:
         if isinstance(event, events_of.OrchestrationStarted):
             self._begin(event)
@@ -239,7 +298,7 @@ class Chronicle:
         else:
             self.created_at = event.timestamp
         self.name, self.version, self.parent = event.name, event.version, event.parent
-        self.execution_id = event.execution_id
+        self.execution_id, self.seed = event.execution_id, event.seed
         self.events = self._segments = self._tail_size = 0
         self._tail = []
         self._changed[INPUT] = event.input
@@ -262,7 +321,7 @@ class Chronicle:
     # What is saved
 
     def _head(self) -> dict[str, Any] | None:
-        if not (self.exists or self._garbage or self.to_be_listed):
+        if not (self.exists or self._garbage or self.outbox or self.to_be_listed):
             return None  # deleted, and nothing is left of it
         return {
             "format": FORMAT,
@@ -280,6 +339,7 @@ class Chronicle:
             "next_moment": self.next_moment,
             "outbox": [min(self.outbox, default=self._next_box), self._next_box],
             "listed": self.listed,
+            "seed": self.seed,
             "life": self._life,
             "earlier": [[execution, *extent] for execution, extent in self._earlier.items()],
             "garbage": self._garbage,
@@ -298,13 +358,14 @@ class Chronicle:
             setattr(chronicle, name, head[name])
         chronicle.parent = None if head["parent"] is None else Parent(**head["parent"])
         chronicle.next_moment = head["next_moment"]
-        chronicle.listed = head["listed"]
+        chronicle.listed, chronicle.seed = head["listed"], head["seed"]
         chronicle._segments, chronicle._tail_size = head["segments"], head["tail_size"]
         chronicle._tail = None if chronicle._segments else []
         chronicle._life = head["life"]
         chronicle._earlier = {execution: (segments, events) for execution, segments, events in head["earlier"]}
         chronicle._garbage = [tuple(entry) for entry in head["garbage"]]
         first, chronicle._next_box = head["outbox"]
+        chronicle._unsaved_from = chronicle._next_box
         boxes = range(first, chronicle._next_box)
         keys = (CUSTOM_STATUS, *(_box_key(number) for number in boxes))
         chronicle._custom_status, *stored = yield keys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 from uuid import UUID
@@ -12,7 +13,7 @@ from holdfast.identity import MAX_ID_LENGTH, check_id
 from holdfast.orchestration import history
 from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, definition_of
 from holdfast.orchestration.endings import ContinueAsNew
-from holdfast.orchestration.payloads import ANYTHING, Codec, codec
+from holdfast.orchestration.payloads import ANYTHING, Codec, codec, sendable
 from holdfast.orchestration.retry import ONCE, Retry
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Context:
     async def call(self, activity: Any, input: Any = None, *, retry: Retry | None = None) -> Any:  # noqa: A002
         """Has a worker run an activity, and gives its result. Raises ActivityFailed when its last attempt failed."""
         name, definition = self._activity(activity)
-        text = (ANYTHING if definition is None else definition.input).dump(input)
+        text = sendable((ANYTHING if definition is None else definition.input).dump(input))
         queue = ACTIVITIES if definition is None else definition.queue
         policy = retry or ONCE
         attempt = 1
@@ -158,7 +159,7 @@ class Context:
         fields: dict[str, Any] = {
             "name": definition.name,
             "instance_id": child,
-            "input": definition.input.dump(input),
+            "input": sendable(definition.input.dump(input)),
             # The function that is given, not the last that was declared under its name.
             "version": version if isinstance(orchestration, str) else version or definition.version,
         }
@@ -227,7 +228,9 @@ class Context:
         return definition
 
     def _new_child(self) -> str:
-        child = f"{self.instance_id}:{self.execution_id}.{self._execution.next_child()}"
+        # With something of this instance's own: what an earlier one of its id had started may still be there.
+        life = zlib.crc32(self._execution.started.seed.encode()) & 0xFFFF
+        child = f"{self.instance_id}:{life:04x}.{self.execution_id}.{self._execution.next_child()}"
         return child if len(child) <= MAX_ID_LENGTH else str(self.uuid())
 
 

@@ -50,7 +50,8 @@ class Failure:
 
     @classmethod
     def load(cls, fields: dict[str, Any]) -> Failure:
-        return cls(**{**fields, "types": tuple(fields.get("types", ()))})
+        told = {key: _writable(fields[key]) for key in ("type", "message", "stack") if fields.get(key) is not None}
+        return cls(**{**fields, **told, "types": tuple(fields.get("types", ()))})
 
     def dump(self) -> dict[str, Any]:
         dumped: dict[str, Any] = {"type": self.type, "message": self.message, "kind": self.kind}
@@ -87,8 +88,8 @@ class Failure:
 
 
 def _writable(text: str) -> str:
-    """Half a surrogate pair has no form in JSON."""
-    return text.encode(errors="replace").decode()
+    """Half a surrogate pair has no form in JSON, and U+0000 none in PostgreSQL's."""
+    return text.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 
 def type_names(kind: type[BaseException]) -> tuple[str, ...]:

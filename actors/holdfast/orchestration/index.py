@@ -49,6 +49,8 @@ class NotedEntry(Request):
     name: str
     status: str
     at: float
+    #: Grows with every change: what is late does not undo what came after it.
+    rank: Annotated[list[float], Field(default_factory=list)]
 
 
 class Note(Request):
@@ -78,9 +80,14 @@ class InstanceIndexActor(DurableActor, InstanceIndexInterface):
                 turn.put("directory", {"pages": directory, "next": fresh + 1})
             place = max(0, bisect_right([first for first, _ in directory], note.instance_id) - 1)
             number = directory[place][1]
-            page = [entry for entry in await turn.load(_key(number)) or [] if entry[0] != note.instance_id]
+            entries: list[Entry] = await turn.load(_key(number)) or []
+            page = [entry for entry in entries if entry[0] != note.instance_id]
             if note.entry is not None:
-                insort(page, [note.instance_id, note.entry.name, note.entry.status, note.entry.at])
+                known = next((entry for entry in entries if entry[0] == note.instance_id), None)
+                if known is not None and known[4] > note.entry.rank:
+                    return
+                entry = note.entry
+                insort(page, [note.instance_id, entry.name, entry.status, entry.at, entry.rank])
             if len(page) > PAGE:
                 fresh = (await turn.load("directory"))["next"]
                 directory.insert(place + 1, [page[PAGE // 2][0], fresh])
@@ -93,6 +100,9 @@ class InstanceIndexActor(DurableActor, InstanceIndexInterface):
                 del directory[place]
                 turn.delete(_key(number))
                 turn.put("directory", {"pages": directory, "next": fresh})
+            await turn.save()
+            # Only what is asked for is in memory, however many instances there are.
+            turn.evict(*(key for key in turn.known() if key.startswith("page-")))
 
     async def List(self, data: dict[str, Any]) -> dict[str, Any]:
         wanted = List.parse(data)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from holdfast.errors import Unavailable
+from holdfast.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
 from holdfast.orchestration.effects import CancelSubOrchestration, RunActivity, StartSubOrchestration, TellParent
 from holdfast.orchestration.failures import Failure
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
+# Refusals that trying again does not help against.
+_NEVER = (InvalidRequest.code, TooLarge.code)
+# There is nobody who waits.
+_GONE = (NotFound.code, Conflict.code)
 # As many as one push takes.
 _ACTIVITIES_AT_ONCE = 1000
 # What a push may have in all; each input has its own limit.
@@ -33,9 +38,11 @@ _BYTES_AT_ONCE = 2 * 1024 * 1024
 class Outbox:
     """Sends for one instance."""
 
-    def __init__(self, host: HostClient, instance_id: str) -> None:
+    def __init__(self, host: HostClient, instance_id: str, life: str | None) -> None:
         self._host = host
         self._instance_id = instance_id
+        #: What tells the instance from another that has this id later.
+        self._life = life
 
     async def send(self, effects: Iterable[Effect], *, again: bool = False) -> None:
         """All of them. Raises when one could not be sent, and then all are to be sent again.
@@ -73,13 +80,25 @@ class Outbox:
 
     async def _pushed(self, queue: str, items: Sequence[Any]) -> None:
         answer = await self._call(QUEUE_TYPE, queue, "Push", {"items": items})
-        if answer.get("success") is False:
+        if answer.get("success") is not False:
+            return
+        if answer.get("error_code") not in _NEVER:
             raise Unavailable(f"The queue {queue} refuses activities: {answer.get('message')}")
+        if len(items) > 1:
+            for item in items:  # one of them is at fault, and the others are not to wait for it
+                await self._pushed(queue, [item])
+            return
+        failure = Failure(type="ActivityRefused", message=str(answer.get("message")), kind="refused")
+        call = items[0]["item"]
+        outcome = {key: call[key] for key in ("execution_id", "scheduled_seq", "life")}
+        outcome |= {"of": "activity", "error": failure.dump()}
+        await self._call(ORCHESTRATION_TYPE, self._instance_id, "Outcome", outcome)
 
     def _item(self, effect: RunActivity, again: bool) -> Answer:
         key = f"{self._instance_id}:{effect.execution_id}:{effect.scheduled_seq}"
         call = {
             "instance_id": self._instance_id,
+            "life": self._life,
             "execution_id": effect.execution_id,
             "scheduled_seq": effect.scheduled_seq,
             "name": effect.name,
@@ -91,10 +110,10 @@ class Outbox:
             return {"item": call}
         # Remembering every one would cost the queue as much as the push itself. One that is sent again and again, for
         # an activity that takes its process with it, is in the queue twice, not once more for each process.
-        return {"item": call, "idempotency_key": key} | ({"dedup_id": key} if again else {})
+        return {"item": call, "idempotency_key": key} | ({"dedup_id": f"{self._life}:{key}"[:255]} if again else {})
 
     async def _start(self, effect: StartSubOrchestration) -> None:
-        parent = None if effect.parent is None else effect.parent.dump()
+        parent = None if effect.parent is None else replace(effect.parent, life=self._life).dump()
         body = {
             "name": effect.name,
             "input": orjson.Fragment(effect.input.encode()),
@@ -116,6 +135,7 @@ class Outbox:
             "of": "sub",
             "execution_id": effect.execution_id,
             "scheduled_seq": effect.scheduled_seq,
+            "life": self._life,
             "error": failure.dump(),
         }
         await self._call(ORCHESTRATION_TYPE, self._instance_id, "Outcome", outcome)
@@ -129,10 +149,13 @@ class Outbox:
             "of": "sub",
             "execution_id": effect.parent.execution_id,
             "scheduled_seq": effect.parent.scheduled_seq,
+            "life": effect.parent.life,
             "result": effect.result,
             "error": None if effect.error is None else effect.error.dump(),
         }
-        await self._call(ORCHESTRATION_TYPE, effect.parent.instance_id, "Outcome", outcome)
+        answer = await self._call(ORCHESTRATION_TYPE, effect.parent.instance_id, "Outcome", outcome)
+        if answer.get("success") is False and answer.get("error_code") not in _GONE:
+            raise Unavailable(f"{effect.parent.instance_id} refuses what it waits for: {answer.get('message')}")
 
     async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> Answer:
         answer: Answer = load(await self._host.invoke_method(actor_type, actor_id, method, dump(data)))

@@ -9,9 +9,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, TooLarge
 
 NULL = "null"
+# What an item of a queue may have, less what is sent along with an input.
+MAX_BYTES = 1024 * 1024 - 4096
 
 
 class Codec:
@@ -74,3 +76,11 @@ def _in_words(error: ValueError) -> str:
 def as_json(value: Any) -> str:
     """Text for a value that is JSON already."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def sendable(text: str) -> str:
+    """An input that others can be sent. Raises TooLarge, where the author's code can see it."""
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > MAX_BYTES:
+        raise TooLarge(f"An input may have {MAX_BYTES} bytes of JSON; this one has {size}. Send where it lies instead.")
+    return text

@@ -17,9 +17,16 @@ class Parent:
     instance_id: str
     execution_id: int
     scheduled_seq: int
+    #: Which instance of that id: another may have it later.
+    life: str | None = None
 
     def dump(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("instance_id", "execution_id", "scheduled_seq")}
+        dumped: dict[str, Any] = {
+            "instance_id": self.instance_id,
+            "execution_id": self.execution_id,
+            "scheduled_seq": self.scheduled_seq,
+        }
+        return dumped if self.life is None else dumped | {"life": self.life}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -31,6 +32,7 @@ Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 class ParentRequest(Request):
     instance_id: str
+    life: Annotated[str | None, Field(max_length=255)] = None
     execution_id: Annotated[int, Field(ge=1)]
     scheduled_seq: Annotated[int, Field(ge=1)]
 
@@ -41,12 +43,17 @@ class StartRequest(Request):
     version: Annotated[str | None, Field(max_length=255)] = None
     #: From another instance.
     parent: ParentRequest | None = None
-    seed: Annotated[str, Field(min_length=1, max_length=255)]
+    #: What its chance grows from, and what tells it from another that had its id; one is made up when left out.
+    seed: Annotated[str | None, Field(min_length=1, max_length=255)] = None
 
     def message(self) -> Message:
         parent = None if self.parent is None else Parent(**self.parent.model_dump())
         return Start(
-            name=self.name, input=payload(self.input, "input"), seed=self.seed, version=self.version, parent=parent
+            name=self.name,
+            input=payload(self.input, "input"),
+            seed=self.seed or secrets.token_hex(8),
+            version=self.version,
+            parent=parent,
         )
 
 
@@ -93,6 +100,8 @@ class OutcomeRequest(Request):
     of: Annotated[str, Field(pattern="^(activity|sub)$")]
     execution_id: Annotated[int, Field(ge=1)]
     scheduled_seq: Annotated[int, Field(ge=1)]
+    #: Which instance of that id it is for; any, when left out.
+    life: Annotated[str | None, Field(max_length=255)] = None
     result: str | None = None
     error: FailureRequest | None = None
 
@@ -103,6 +112,7 @@ class OutcomeRequest(Request):
 
 
 class AwaitedRequest(Request):
+    life: str | None = None
     execution_id: int
     scheduled_seq: int
 

@@ -133,8 +133,7 @@ def _abandon(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 def _give_back_marked(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.GiveBackMarked.parse(data)
-    yield from ()
-    return replies.answered("given back", queue.give_back_marked(moment.now, request.mark))
+    return replies.answered("given back", (yield from queue.give_back_marked(moment.now, request.mark)))
 
 
 def _requeue(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -199,7 +198,7 @@ def _stats(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
         "delayed": queue.stock.delayed,
         "load": queue.stock.load,
         "oldest_age_seconds": None if oldest is None else max(0.0, moment.now - oldest),
-        "locks": [replies.lock_shown(lock, queue.partition) for lock in locks],
+        "locks": [replies.lock_shown(lock) for lock in locks],
         "counters": dict(queue.counters),
         "config": queue.config.model_dump(),
         "dead_letter_queue": queue.dead_letter_queue,

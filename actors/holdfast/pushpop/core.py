@@ -283,14 +283,15 @@ class Queue:
         yield from self._give_back(lock, taken, now, error, now + delay_seconds if delay_seconds else None)
         return len(taken)
 
-    def give_back_marked(self, now: float, mark: str) -> int:
+    def give_back_marked(self, now: float, mark: str) -> Steps[int]:
         """Gives back what is under locks with this mark: whoever held them is gone. Answers how many there were."""
         count = 0
         for lock in sorted(self.stock.holdings.locks.values(), key=by_expiry):
             if lock_mark(lock.lock_id) == mark:
-                count += len(lock.taken)
-                self._give_back(lock, list(lock.taken), now, None)
-        self.counters["abandoned"] += count
+                taken = list(lock.taken)
+                count += len(taken)
+                self.counters["abandoned"] += len(taken)
+                yield from self._give_back(lock, taken, now, None)
         return count
 
     def extend(self, now: float, lock_id: str, additional_seconds: int) -> float:

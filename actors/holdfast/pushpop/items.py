@@ -84,6 +84,11 @@ def lock_mark(lock_id: str) -> str | None:
     return mark if sign else None
 
 
+def shown_from(lock_id: str) -> int:
+    """Where the part of a lock's id begins that is its own: after its partition and its mark."""
+    return max(lock_id.rfind("."), lock_id.rfind("~")) + 1
+
+
 def partition_of_lock(lock_id: str) -> int:
     found = _LOCK_PARTITION.match(lock_id)
     return int(found[1]) if found else 0

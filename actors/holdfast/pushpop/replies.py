@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from holdfast.errors import NotLeased
-from holdfast.pushpop.items import lock_prefix
+from holdfast.pushpop.items import shown_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def given_back(count: int, dead_lettered: int) -> dict[str, Any]:
 
 
 def in_flight(locks: Sequence[tuple[Lock, Sequence[Delivery]]], partition: int) -> dict[str, Any]:
-    return {"locks": [_items(deliveries, partition) | lock_shown(lock, partition) for lock, deliveries in locks]}
+    return {"locks": [_items(deliveries, partition) | lock_shown(lock) for lock, deliveries in locks]}
 
 
 def completed(outcome: Completion) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def cursor(place: Place) -> str:
     return "-".join(map(str, place))
 
 
-def lock_shown(lock: Lock, partition: int) -> dict[str, Any]:
+def lock_shown(lock: Lock) -> dict[str, Any]:
     return {
-        "lock_id_prefix": lock.lock_id[: len(lock_prefix(partition)) + PREFIX_LENGTH],
+        "lock_id_prefix": lock.lock_id[: shown_from(lock.lock_id) + PREFIX_LENGTH],
         "count": len(lock.taken),
         "expires_at": iso(lock.expires_at),
     }

@@ -7,7 +7,7 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, InvalidRequest, OrchestrationFailed
+from holdfast.errors import HoldfastError, InvalidRequest, OrchestrationCancelled
 from holdfast.orchestration import history
 from holdfast.orchestration.definitions import Activity, Orchestration, definition_of
 from holdfast.orchestration.effects import (
@@ -70,6 +70,9 @@ class Rehearsal:
     ) -> Run:
         """Begins an instance; nothing is called until the run is settled."""
         name = _name(orchestration, Orchestration)
+        if not isinstance(orchestration, str) and version is None:
+            given = definition_of(orchestration)
+            version = given.version if isinstance(given, Orchestration) else None
         definition = self._app.registry.orchestration(name, version)
         run = self._run(instance_id or f"{name}-{len(self._runs) + 1}")
         run._deliver(Start(name=name, input=definition.input.dump(input), seed=run.instance_id, version=version))
@@ -264,7 +267,7 @@ class Run:
         if isinstance(ending, history.OrchestrationFailed):
             raise ending.error.as_error(self.instance_id)
         if isinstance(ending, history.OrchestrationCancelled):
-            raise OrchestrationFailed(f"The orchestration {self.instance_id} was cancelled.")
+            raise OrchestrationCancelled(f"The orchestration {self.instance_id} was cancelled.")
         raise HoldfastError(f"{self.instance_id} has not ended: it waits for {self.waits_for()}.")
 
     def waits_for(self) -> str:

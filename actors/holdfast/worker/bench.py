@@ -35,6 +35,13 @@ class Job:
     input: str
     #: How often it was taken from its queue, this time included.
     deliveries: int
+    #: Which instance of that id waits.
+    life: str | None = None
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What its instance knows it by."""
+        return {"execution_id": self.execution_id, "scheduled_seq": self.scheduled_seq, "life": self.life}
 
     @property
     def key(self) -> str:
@@ -57,6 +64,7 @@ class _Item(Request):
     """What an instance puts into a queue of activities."""
 
     instance_id: str
+    life: str | None = None
     execution_id: Positive
     scheduled_seq: Positive
     name: str
@@ -85,6 +93,7 @@ def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
                 attempt=read.attempt,
                 input=dump(read.input).decode(),
                 deliveries=message["delivery_count"],
+                life=read.life,
             )
         )
     return Batch(queue, answer["lock_id"], jobs, strangers)
@@ -95,12 +104,9 @@ def missing_config(config: dict[str, Any]) -> dict[str, Any]:
 
     Many locks at once; and what was delivered too often is left to the worker, which tells whoever waits for it.
     """
-    missing: dict[str, Any] = {}
-    if config["max_locks"] < _MAX_LOCKS:
-        missing["max_locks"] = _MAX_LOCKS
-    if not config["worker_queue"]:
-        missing["worker_queue"] = True
-    return missing
+    if config["worker_queue"]:
+        return {}  # what was changed since then is as somebody wants it
+    return {"max_locks": max(_MAX_LOCKS, config["max_locks"]), "worker_queue": True}
 
 
 class Bench(Protocol):
@@ -132,4 +138,8 @@ class Bench(Protocol):
 
     async def awaited(self, job: Job) -> bool:
         """Whether anybody still waits for it."""
+        ...
+
+    async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Asks the record of what must happen once for this job: ``begin``, ``renew``, ``commit`` or ``fail``."""
         ...

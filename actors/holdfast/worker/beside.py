@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import by_code
+from holdfast.idempotency.interface import DEFAULT_TENANT, IDEMPOTENCY_TYPE, record_id
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.gather import Gatherer
-from holdfast.runtime.serialization import dump
+from holdfast.runtime.serialization import dump, load
 from holdfast.worker.bench import batch_of, missing_config
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class BesideServer:
     def __init__(self, client: HostClient, *, alone: bool = False) -> None:
         """``alone`` when there is no other process like this one: what one before it had locked is given back then."""
         self._alone = alone
+        self._client = client
         self._queues = Gatherer(client, ACTOR_TYPE)
         self._instances = Gatherer(client, ORCHESTRATION_TYPE)
         self._doorbell = Doorbell(client)
@@ -71,12 +73,17 @@ class BesideServer:
         await self._ask(batch.queue, "DeadLetter", {"lock_id": batch.lock_id, "ids": item_ids, "reason": reason})
 
     async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
-        body = {"of": "activity", "execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq} | outcome
+        body = {"of": "activity"} | job.place | outcome
         accepted(await self._instances.call(job.instance_id, "Outcome", dump(body)))
 
     async def awaited(self, job: Job) -> bool:
-        body = {"execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq}
-        return bool(accepted(await self._instances.call(job.instance_id, "Awaited", dump(body)))["awaited"])
+        return bool(accepted(await self._instances.call(job.instance_id, "Awaited", dump(job.place)))["awaited"])
+
+    async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        named = {"key": job.key} if what == "begin" else {}
+        record = record_id(DEFAULT_TENANT, job.key)
+        answer = await self._client.invoke_method(IDEMPOTENCY_TYPE, record, what.capitalize(), dump(body | named))
+        return accepted(load(answer))
 
     async def _ask(self, queue: str, method: str, data: Any) -> dict[str, Any]:
         return accepted(await self._queues.call(queue, method, dump(data)))

@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.calls import QueueCalls
+from holdfast.client.idempotency import IdempotencyCalls
 from holdfast.client.run_calls import RunCalls
 from holdfast.client.taking import take
 from holdfast.errors import AnswerLost, Unavailable
+from holdfast.idempotency.interface import DEFAULT_TENANT
 from holdfast.runtime.serialization import dump
 from holdfast.worker.bench import batch_of, missing_config
 from holdfast.worker.completions import Completions
@@ -58,14 +60,17 @@ class Remote:
             await self._queue(batch.queue).dead_letter(batch.lock_id, reason, item_ids)
 
     async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
-        body = {"of": "activity", "execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq} | outcome
+        body = {"of": "activity"} | job.place | outcome
         with _repeatable():
             await RunCalls(self._connection, job.instance_id).outcome(dump(body))
 
     async def awaited(self, job: Job) -> bool:
-        body = {"execution_id": job.execution_id, "scheduled_seq": job.scheduled_seq}
-        answer = await RunCalls(self._connection, job.instance_id).awaited(dump(body))
+        answer = await RunCalls(self._connection, job.instance_id).awaited(dump(job.place))
         return bool(answer["awaited"])
+
+    async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        with _repeatable():
+            return await IdempotencyCalls(self._connection, DEFAULT_TENANT, job.key).call(what, body)
 
     def _queue(self, name: str) -> QueueCalls:
         calls = self._queues.get(name)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import AlreadyInProgress, HoldfastError, NotFound
 from holdfast.orchestration.failures import Failure
+from holdfast.orchestration.payloads import sendable
+from holdfast.runtime.serialization import dump, load
 from holdfast.worker import threads
 from holdfast.worker.context import ActivityContext, current
 
@@ -34,6 +36,8 @@ DEFAULT_SLOTS = 50
 _MOST_AT_ONCE = 100
 # For an activity that is not known here, and may be elsewhere.
 _UNKNOWN_DELAY = 5.0
+# About an hour of that: a worker that has it may be on its way.
+_UNKNOWN_DELIVERIES = 720
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _STOP_SECONDS = 5.0
 # As long as a queue allows.
@@ -90,6 +94,8 @@ class Worker:
         self._max_deliveries: dict[str, int] = {}
         self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix=threads.NAME)
         self._underway: set[_Underway] = set()
+        #: Of those that must happen once, while they run.
+        self._leases: dict[Job, dict[str, Any]] = {}
         self._keepers: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -167,6 +173,8 @@ class Worker:
                     await self._bench.extend(underway.batch, missing)
                     granted += missing
                 for job in list(underway.running):
+                    if lease := self._leases.get(job):
+                        await self._bench.once(job, "renew", lease)
                     if not await self._bench.awaited(job):
                         self._stop(underway, job)
             except HoldfastError as error:
@@ -206,7 +214,7 @@ class Worker:
             # Whoever had it before has told of its end, and died before it was off the queue; or it was given up.
             await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
             return
-        most = None if activity is None else activity.max_deliveries
+        most = _UNKNOWN_DELIVERIES if activity is None else activity.max_deliveries
         if job.deliveries > (most or self._max_deliveries[batch.queue]):
             reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
             if activity is None:
@@ -219,9 +227,35 @@ class Worker:
         if activity is None:
             await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
             return
-        outcome = await self._run(activity, job, context)
+        try:
+            outcome = await (self._run_once if activity.idempotent else self._run)(activity, job, context)
+        except AlreadyInProgress:
+            # It is in the queue twice, and the other one is being run: should that fail, it comes again.
+            await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+            return
         await self._tell(job, outcome)
         await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+
+    async def _run_once(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
+        """What it came to before, if it ran to its end for this call."""
+        # By its item, not by its worker: whoever gets it when a worker died goes on at once.
+        lease = {"owner": f"{activity.queue}:{job.item_id}", "lease_seconds": 2 * self._queues[activity.queue]}
+        begun = await self._bench.once(job, "begin", lease)
+        if begun["outcome"] == "done":
+            return {"result": dump(begun["result"]).decode()}
+        self._leases[job] = lease
+        try:
+            outcome = await self._run(activity, job, context)
+        finally:
+            del self._leases[job]
+        owner = {"owner": lease["owner"]}
+        if "result" in outcome:
+            done = owner | {"result": load(outcome["result"])}
+            await _insist(lambda: self._bench.once(job, "commit", done), f"{job.name} of {job.instance_id}")
+        else:
+            failed = owner | {"error": outcome["error"]["message"][:1000]}
+            await _insist(lambda: self._bench.once(job, "fail", failed), f"{job.name} of {job.instance_id}")
+        return outcome
 
     async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         try:
@@ -232,7 +266,7 @@ class Worker:
         try:
             async with asyncio.timeout(activity.timeout) as limit:
                 result = await self._call(activity, arguments)
-            return {"result": activity.result.dump(result)}
+            return {"result": sendable(activity.result.dump(result))}
         except TimeoutError as error:
             return _failed(Failure.of(error, "timeout" if limit.expired() else "error"))
         except Exception as error:

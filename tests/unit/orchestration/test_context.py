@@ -225,11 +225,11 @@ def test_sub_orchestrations(app: App, cold: bool) -> None:
     driver.complete_sub(first.seq, 10)
     assert driver.complete_sub(detached.seq, 0) is Verdict.DUPLICATE
     driver.complete_sub(second.seq, 20)
-    assert driver.output == ["odd", "p:1.1", 10, 20]
+    assert driver.output == ["odd", "p:e306.1.1", 10, 20]
     starts = [effect for effect in driver.effects if isinstance(effect, StartSubOrchestration)]
     assert [(start.instance_id, start.input, start.version, start.parent) for start in starts] == [
         ("failing", "3", None, Parent(instance_id="p", execution_id=1, scheduled_seq=2)),
-        ("p:1.1", "4", None, None),
+        ("p:e306.1.1", "4", None, None),
         ("p:1.2", "1", None, Parent(instance_id="p", execution_id=1, scheduled_seq=first.seq)),
         ("p:1.3", "2", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=second.seq)),
     ]
