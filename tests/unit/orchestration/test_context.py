@@ -228,10 +228,10 @@ def test_sub_orchestrations(app: App, cold: bool) -> None:
     assert driver.output == ["odd", "p:e306.1.1", 10, 20]
     starts = [effect for effect in driver.effects if isinstance(effect, StartSubOrchestration)]
     assert [(start.instance_id, start.input, start.version, start.parent) for start in starts] == [
-        ("failing", "3", None, Parent(instance_id="p", execution_id=1, scheduled_seq=2)),
-        ("p:e306.1.1", "4", None, None),
-        ("p:1.2", "1", None, Parent(instance_id="p", execution_id=1, scheduled_seq=first.seq)),
-        ("p:1.3", "2", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=second.seq)),
+        ("failing", "3", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=2)),
+        ("p:e306.1.1", "4", "1", None),
+        ("p:e306.1.2", "1", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=first.seq)),
+        ("p:e306.1.3", "2", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=second.seq)),
     ]
 
 

@@ -1,0 +1,170 @@
+"""An instance's actor: what it sends and when, and what becomes of what others send while things break."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import App, Context
+from holdfast.errors import SaveFailed, Unavailable
+from holdfast.orchestration.actor import orchestration_actor
+from holdfast.orchestration.index import InstanceIndexActor
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.pushpop import ACTOR_TYPE
+from holdfast.pushpop.actor import PushPopActor
+from holdfast.pushpop.doorbell import DoorbellActor
+from holdfast.pushpop.index import QueueIndexActor
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+app = App()
+
+
+@app.activity
+async def work(what: str) -> str:
+    return what
+
+
+@app.orchestration
+async def listener(ctx: Context) -> list[str]:
+    return await asyncio.gather(*(_one(ctx, name) for name in ("a", "b", "c")))
+
+
+async def _one(ctx: Context, name: str) -> str:
+    await ctx.event(name)
+    return await ctx.call(work, name)
+
+
+@app.orchestration
+async def generous(ctx: Context, size: int) -> list[Any]:
+    return await asyncio.gather(ctx.call(work, "x" * size), ctx.call(work, "y"), return_exceptions=True)
+
+
+@app.orchestration
+async def parent(ctx: Context) -> str:
+    return await ctx.sub(child)
+
+
+@app.orchestration
+async def child(ctx: Context) -> str:
+    return await ctx.event("enough", str)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.host = SimulatedHost()
+
+    async def start(self, registry: Any = None) -> None:
+        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor)
+        for actor_class in (*classes, orchestration_actor(registry or app.registry)):
+            await self.host.register(actor_class)
+        await self.host.start()
+
+    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
+        body = dump(data or None)
+        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
+
+    async def activities(self) -> list[tuple[str, int]]:
+        answer = load(await self.host.client.invoke_method(ACTOR_TYPE, "activities", "Peek", dump({"count": 100})))
+        return [(item["input"], item["scheduled_seq"]) for item in answer["items"]]
+
+    async def take(self) -> dict[str, Any]:
+        answer = load(await self.host.client.invoke_method(ACTOR_TYPE, "activities", "Pop", dump({"count": 1})))
+        item: dict[str, Any] = answer["items"][0]
+        return item
+
+    async def outcome(self, item: dict[str, Any], result: str) -> Any:
+        place = {key: item[key] for key in ("execution_id", "scheduled_seq", "life")}
+        return await self.ask(item["instance_id"], "Outcome", of="activity", result=result, **place)
+
+
+def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    async def run() -> None:
+        stage = Stage()
+        await stage.start()
+        try:
+            await body(stage)
+        finally:
+            await stage.host.stop()
+
+    def test() -> None:
+        VirtualTimeLoop.run(run())
+
+    test.__doc__ = body.__doc__
+    return test
+
+
+@on_stage
+async def test_what_was_not_saved_is_not_sent(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="listener")
+    await stage.ask("i", "RaiseEvent", name="a")
+    stage.host.faults = Faults(save_fails=1.0, slowest=0.5)
+    with pytest.raises(SaveFailed):
+        await stage.ask("i", "RaiseEvent", name="b")
+    stage.host.faults = Faults()
+    await stage.ask("i", "RaiseEvent", name="c")
+    await asyncio.sleep(20)
+    assert set(await stage.activities()) == {("a", 6), ("c", 8)}
+
+
+@on_stage
+async def test_an_input_that_no_queue_takes_fails_where_it_is_made(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="generous", input=1024 * 1024)
+    await asyncio.sleep(1)
+    assert [what for what, _ in await stage.activities()] == ["y"]
+
+
+@on_stage
+async def test_a_completion_waits_for_code_that_is_not_here(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="listener")
+    await stage.ask("i", "RaiseEvent", name="a")
+    await asyncio.sleep(1)
+    item = await stage.take()
+    storage = stage.host.storage
+    await stage.host.stop()
+    stage.host = SimulatedHost(storage=storage)
+    await stage.start(App().registry)
+    with pytest.raises(Unavailable):
+        await stage.outcome(item, '"a"')
+    assert (await stage.ask("i", "Status"))["status"] == "RUNNING"
+    await stage.host.stop()
+    stage.host = SimulatedHost(storage=storage)
+    await stage.start()
+    assert (await stage.outcome(item, '"a"'))["outcome"] == "recorded"
+
+
+@on_stage
+async def test_what_was_for_an_earlier_instance_of_an_id_is_not_for_the_next(stage: Stage) -> None:
+    old = await _scheduled(stage)
+    await stage.ask("i", "Delete", force=True)
+    new = await _scheduled(stage)
+    assert (await stage.outcome(old, '"old"'))["outcome"] == "other execution"
+    assert (await stage.outcome(new, '"new"'))["outcome"] == "recorded"
+
+
+async def _scheduled(stage: Stage) -> dict[str, Any]:
+    await stage.ask("i", "Start", name="listener")
+    await stage.ask("i", "RaiseEvent", name="a")
+    await asyncio.sleep(1)
+    return await stage.take()
+
+
+@on_stage
+async def test_a_parent_hears_of_a_child_that_was_deleted(stage: Stage) -> None:
+    await stage.ask("p", "Start", name="parent")
+    await asyncio.sleep(1)
+    [scheduled] = [one for one in (await stage.ask("p", "History"))["events"] if "instance_id" in one]
+    await stage.ask(scheduled["instance_id"], "Delete", force=True)
+    await asyncio.sleep(10)
+    assert (await stage.ask("p", "Status"))["status"] == "FAILED"
+    # And its id is free for another life, whose child is another one.
+    await stage.ask("p", "Delete")
+    await stage.ask("p", "Start", name="parent")
+    await asyncio.sleep(1)
+    [again] = [one for one in (await stage.ask("p", "History"))["events"] if "instance_id" in one]
+    assert again["instance_id"] != scheduled["instance_id"]
