@@ -254,3 +254,36 @@ def test_what_is_pushed_while_there_is_no_rate_is_not_owed_later() -> None:
     queue.call("SetConfig", {"rate_per_second": 1})
     queue.pass_time(2)
     assert queue.push("b")
+
+
+def test_what_falls_due_together_is_saved_in_bounded_pieces() -> None:
+    """A save that daprd refuses for its size would be refused for ever."""
+    queue = DrivenQueue()
+    large = "x" * 1_000_000
+    for number in range(40):
+        queue.call("Push", {"item": [number, large], "delay_seconds": 10, "priority": number % 2})
+    queue.call("Push", {"item": "later", "delay_seconds": 11})
+    queue.pass_time(12)
+    turns = 0
+    while queue.queue.stock.shelf.waiting:
+        assert queue.queue.next_deadline(queue.now) <= queue.now
+        queue.turn()
+        assert queue.cost.bytes_written < 4 * 1024 * 1024
+        turns += 1
+        assert turns < 100
+    assert [queue.pop()[0][0] for _ in range(20)] == list(range(0, 40, 2))
+    assert queue.pop() == ["later"]
+    assert [queue.pop()[0][0] for _ in range(20)] == list(range(1, 40, 2))
+    assert set(queue.store) == {"metadata"}
+
+
+def test_what_expires_together_is_withdrawn_in_bounded_pieces() -> None:
+    """Those in the middle are rewritten, as gaps among what stays."""
+    queue = DrivenQueue(expired_to_dead_letters=True)
+    for number in range(20):
+        queue.call("Push", {"item": [number, "x" * 1_000_000], "ttl_seconds": 10 if number else 600})
+    queue.pass_time(11)
+    while (deadline := queue.queue.stock.next_moment()) is not None and deadline <= queue.now:
+        queue.turn()
+        assert queue.cost.bytes_written < 4 * 1024 * 1024
+    assert queue.call("Stats")["counters"]["ttl_expired"] == 19
