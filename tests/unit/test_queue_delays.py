@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.pushpop.core import CLAIM_LEEWAY
+from holdfast.pushpop.stock import SPOILED_AT_ONCE
 from properties.driven import DrivenQueue
 
 
@@ -287,3 +288,24 @@ def test_what_expires_together_is_withdrawn_in_bounded_pieces() -> None:
         queue.turn()
         assert queue.cost.bytes_written < 4 * 1024 * 1024
     assert queue.call("Stats")["counters"]["ttl_expired"] == 19
+
+
+def test_a_pop_passes_a_bounded_number_of_expired_items() -> None:
+    """And whoever asks again, or waits for what happens by itself, comes to those that are wanted."""
+    queue = DrivenQueue(expired_to_dead_letters=True)
+    count = 10 * SPOILED_AT_ONCE
+    queue.pass_time(0.05)
+    for start in range(0, count, 1000):
+        queue.call("Push", {"items": [{"item": start + n, "ttl_seconds": 10} for n in range(1000)]})
+    queue.push("wanted", "last")
+    # They have expired, and the next tenth of a second, in which the calendar says so, has not come.
+    queue.pass_time(10.01)
+    pops = 0
+    while not (found := queue.pop(1)):
+        pops += 1
+        assert queue.cost.keys_written <= 2 * SPOILED_AT_ONCE
+        assert queue.queue.available
+    assert found == ["wanted"]
+    assert pops == 9
+    stats = queue.call("Stats")
+    assert (stats["count"], stats["counters"]["ttl_expired"]) == (1, count)

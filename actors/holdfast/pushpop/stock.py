@@ -30,6 +30,8 @@ SWEEP_AT_ONCE = 200
 CATCH_UP_AT_ONCE = 200
 # One save may have 32 MiB with daprd, and text can take four times as many bytes as it has characters.
 CATCH_UP_BYTES = 2 * 1024 * 1024
+# Expired items that one pop passes before it leaves the rest to the next one, or to the calendar.
+SPOILED_AT_ONCE = 200
 # Segments that are looked through for what somebody asks for, before they have to ask for the rest.
 BROWSE_AT_ONCE = 100
 
@@ -134,22 +136,23 @@ class Stock:
     # Out
 
     def take(self, now: float, count: int) -> Steps[tuple[list[Delivery], list[Taken]]]:
-        """The next ones, out of their lanes; and those before them that have expired."""
-        basket = Basket(count)
-        spoiled: list[Taken] = []
+        """The next ones, out of their lanes; and those before them that have expired.
+
+        Passes a bounded number of those, so there may be fewer, or none, though there are more.
+        """
+        basket, spoiled = Basket(count), Basket(SPOILED_AT_ONCE)
         for priority in sorted(self.lanes):
             lane = self.lanes[priority]
             while lane.count and not basket.full:
                 taken = yield from self._first(lane)
                 delivery = yield from self.deliver(taken)
-                if _expired(delivery.item.expires_at, now):
-                    spoiled.append(taken)
-                elif not basket.add(delivery):
+                expired = _expired(delivery.item.expires_at, now)
+                if not (spoiled if expired else basket).add(delivery):
                     break
                 yield from self._pass(lane)
-            if basket.closed:
+            if basket.closed or spoiled.closed:
                 break
-        return basket.found, spoiled
+        return basket.found, [delivery.taken for delivery in spoiled.found]
 
     def withdraw(self, taken: Taken, *, keep: bool = False) -> Steps[None]:
         """Takes one out of the middle; ``keep`` when it has to be seen once more."""
