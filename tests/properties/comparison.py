@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from holdfast.identity import split_partition
-from holdfast.pushpop import holdings
+from holdfast.pushpop import holdings, stock
 from holdfast.runtime.serialization import load
 from properties import stored
 from properties.driven import MORNING, DrivenQueue
@@ -134,7 +134,9 @@ class _Pair:
 
     def __init__(self, name: str) -> None:
         self.real = DrivenQueue(name)
-        self.model = ModelQueue(*split_partition(name), remembered=holdings.EXPIRED_REMEMBERED)
+        self.model = ModelQueue(
+            *split_partition(name), remembered=holdings.EXPIRED_REMEMBERED, passed=stock.SPOILED_AT_ONCE
+        )
         #: What the real one held when it was last looked at.
         self._seen = self._contents()
 

@@ -140,7 +140,7 @@ class Refused(Exception):
 class ModelQueue:
     """One queue, or one partition of it."""
 
-    def __init__(self, name: str, partition: int = 0, *, remembered: int = 100) -> None:
+    def __init__(self, name: str, partition: int = 0, *, remembered: int = 100, passed: int = 200) -> None:
         self.name = name
         self.partition = partition
         self.config = dict(DEFAULTS)
@@ -157,6 +157,8 @@ class ModelQueue:
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.takes_dead_letters = False
         self._remembered = remembered
+        #: How many expired items one pop passes.
+        self._passed = passed
         self._numbers = 0
         self._received: dict[str, int] = {}
         self._dedup: dict[str, Remembered] = {}
@@ -568,7 +570,7 @@ class ModelQueue:
         taken: list[Item] = []
         spoiled: list[Item] = []
         for item in self.waiting:
-            if len(taken) == data.get("count", 1):
+            if len(taken) == data.get("count", 1) or (item.expired(now) and len(spoiled) == self._passed):
                 break
             (spoiled if item.expired(now) else taken).append(item)
         self._spoil(spoiled, now)

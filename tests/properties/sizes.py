@@ -29,6 +29,8 @@ def small(random: random.Random) -> Iterator[None]:
             (dedup, "CHUNK", (1, 2, 5)),
             (stock, "SWEEP_AT_ONCE", (1, 2, 5)),
             (stock, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
+            (stock, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
+            (stock, "SPOILED_AT_ONCE", (1, 2, 5, 200)),
             # Where a page ended one segment is read again, and from the next on there is something new.
             (stock, "BROWSE_AT_ONCE", (2, 3, 100)),
             (holdings, "INLINE_BYTES", (0, 100, 1000)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.pushpop.core import CLAIM_LEEWAY
+from holdfast.pushpop.stock import SPOILED_AT_ONCE
 from properties.driven import DrivenQueue
 
 
@@ -254,3 +255,57 @@ def test_what_is_pushed_while_there_is_no_rate_is_not_owed_later() -> None:
     queue.call("SetConfig", {"rate_per_second": 1})
     queue.pass_time(2)
     assert queue.push("b")
+
+
+def test_what_falls_due_together_is_saved_in_bounded_pieces() -> None:
+    """A save that daprd refuses for its size would be refused for ever."""
+    queue = DrivenQueue()
+    large = "x" * 1_000_000
+    for number in range(40):
+        queue.call("Push", {"item": [number, large], "delay_seconds": 10, "priority": number % 2})
+    queue.call("Push", {"item": "later", "delay_seconds": 11})
+    queue.pass_time(12)
+    turns = 0
+    while queue.queue.stock.shelf.waiting:
+        assert queue.queue.next_deadline(queue.now) <= queue.now
+        queue.turn()
+        assert queue.cost.bytes_written < 4 * 1024 * 1024
+        turns += 1
+        assert turns < 100
+    assert [queue.pop()[0][0] for _ in range(20)] == list(range(0, 40, 2))
+    assert queue.pop() == ["later"]
+    assert [queue.pop()[0][0] for _ in range(20)] == list(range(1, 40, 2))
+    assert set(queue.store) == {"metadata"}
+
+
+def test_what_expires_together_is_withdrawn_in_bounded_pieces() -> None:
+    """Those in the middle are rewritten, as gaps among what stays."""
+    queue = DrivenQueue(expired_to_dead_letters=True)
+    for number in range(20):
+        queue.call("Push", {"item": [number, "x" * 1_000_000], "ttl_seconds": 10 if number else 600})
+    queue.pass_time(11)
+    while (deadline := queue.queue.stock.next_moment()) is not None and deadline <= queue.now:
+        queue.turn()
+        assert queue.cost.bytes_written < 4 * 1024 * 1024
+    assert queue.call("Stats")["counters"]["ttl_expired"] == 19
+
+
+def test_a_pop_passes_a_bounded_number_of_expired_items() -> None:
+    """And whoever asks again, or waits for what happens by itself, comes to those that are wanted."""
+    queue = DrivenQueue(expired_to_dead_letters=True)
+    count = 10 * SPOILED_AT_ONCE
+    queue.pass_time(0.05)
+    for start in range(0, count, 1000):
+        queue.call("Push", {"items": [{"item": start + n, "ttl_seconds": 10} for n in range(1000)]})
+    queue.push("wanted", "last")
+    # They have expired, and the next tenth of a second, in which the calendar says so, has not come.
+    queue.pass_time(10.01)
+    pops = 0
+    while not (found := queue.pop(1)):
+        pops += 1
+        assert queue.cost.keys_written <= 2 * SPOILED_AT_ONCE
+        assert queue.queue.available
+    assert found == ["wanted"]
+    assert pops == 9
+    stats = queue.call("Stats")
+    assert (stats["count"], stats["counters"]["ttl_expired"]) == (1, count)

@@ -12,6 +12,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.pushpop.steps import Steps
 
 TICKS_PER_SECOND = 10
@@ -69,11 +71,20 @@ class Calendar:
         self._changed[page_key] = page
         self._next = tick if self._next is None else min(self._next, tick)
 
-    def take_due(self, now: float, enough: int) -> Steps[list[Any]]:
-        """Takes out what is due, in order; once there are ``enough``, the rest waits for the next call."""
+    def take_due(self, now: float, fits: Callable[[Any], Steps[bool]]) -> Steps[list[Any]]:
+        """Takes out what is due, in order, up to the first that does not fit; the rest waits for the next call."""
         taken: list[Any] = []
-        while self._next is not None and moment_of(self._next) <= now and len(taken) < enough:
-            taken += yield from self._take_chunk(self._next)
+        while self._next is not None and moment_of(self._next) <= now:
+            entries = yield from self._first_chunk(self._next)
+            count = 0
+            while count < len(entries) and (yield from fits(entries[count])):
+                count += 1
+            taken += entries[:count]
+            if count < len(entries):
+                if count:
+                    yield from self._leave_in_chunk(self._next, entries[count:])
+                break
+            yield from self._remove_chunk(self._next)
             self._next = yield from self._first_tick()
         return taken
 
@@ -114,14 +125,28 @@ class Calendar:
         page = yield from self._load(_node_key(1, number))
         return min(map(int, page))
 
-    def _take_chunk(self, tick: int) -> Steps[list[Any]]:
-        """Takes the first chunk of a tick, and with the last one the tick itself."""
+    def _first_chunk(self, tick: int) -> Steps[list[Any]]:
+        page = yield from self._load(_node_key(1, tick >> _SHIFT))
+        first, _, _ = page[str(tick)]
+        entries: list[Any] = yield from self._load(_chunk_key(tick, first))
+        return entries
+
+    def _leave_in_chunk(self, tick: int, entries: list[Any]) -> Steps[None]:
+        """These are left of the first chunk of a tick."""
+        page_key = _node_key(1, tick >> _SHIFT)
+        page = yield from self._load(page_key)
+        first, last, _ = page[str(tick)]
+        self._changed[_chunk_key(tick, first)] = entries
+        if first == last:
+            page[str(tick)] = [first, last, len(entries)]
+            self._changed[page_key] = page
+
+    def _remove_chunk(self, tick: int) -> Steps[None]:
+        """Removes the first chunk of a tick, and with the last one the tick itself."""
         page_key = _node_key(1, tick >> _SHIFT)
         page = yield from self._load(page_key)
         first, last, filled = page[str(tick)]
-        key = _chunk_key(tick, first)
-        entries: list[Any] = yield from self._load(key)
-        self._changed[key] = None
+        self._changed[_chunk_key(tick, first)] = None
         if first < last:
             page[str(tick)] = [first + 1, last, filled]
             self._changed[page_key] = page
@@ -130,7 +155,6 @@ class Calendar:
             self._changed[page_key] = page or None
             if not page:
                 yield from self._remove_path(tick >> _SHIFT)
-        return entries
 
     def _remove_path(self, page: int) -> Steps[None]:
         """Takes a page out of the nodes above it, and those that have nothing else out of theirs."""

@@ -55,6 +55,11 @@ class Shelf:
         slots = yield from self._slots(shelved.file)
         return slots[shelved.ordinal] if shelved.ordinal < len(slots) else None
 
+    def size(self, file: int) -> Steps[int]:
+        """How much text there is in a file."""
+        slots = (yield from self._slots(file)) if file <= self.tail else []
+        return sum(len(slot["item"]) for slot in slots if slot is not None)
+
     def fall_due(self, shelved: Shelved, place: Place) -> Steps[None]:
         """Its lane refers to it now, from this place."""
         slots = yield from self._slots(shelved.file)

@@ -13,8 +13,8 @@ from holdfast.errors import StorageBroken
 from holdfast.pushpop.calendar import Calendar
 from holdfast.pushpop.holdings import Group, Holdings, Lock, Parcel
 from holdfast.pushpop.items import Delivery, Item, Place, Shelved, Taken, segment_key, shelf_key
-from holdfast.pushpop.lanes import Lane
-from holdfast.pushpop.shelf import Shelf
+from holdfast.pushpop.lanes import SEGMENT_BYTES, Lane
+from holdfast.pushpop.shelf import FILE_BYTES, Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 MAX_POP_BYTES = 3 * 1024 * 1024
 # Segments of a purged queue that are deleted in one transaction.
 SWEEP_AT_ONCE = 200
-# Entries of the calendar that are dealt with in one.
+# Entries of the calendar that are dealt with in one, unless what they touch is large before.
 CATCH_UP_AT_ONCE = 200
+# One save may have 32 MiB with daprd, and text can take four times as many bytes as it has characters.
+CATCH_UP_BYTES = 2 * 1024 * 1024
+# Expired items that one pop passes before it leaves the rest to the next one, or to the calendar.
+SPOILED_AT_ONCE = 200
 # Segments that are looked through for what somebody asks for, before they have to ask for the rest.
 BROWSE_AT_ONCE = 100
 
@@ -132,22 +136,23 @@ class Stock:
     # Out
 
     def take(self, now: float, count: int) -> Steps[tuple[list[Delivery], list[Taken]]]:
-        """The next ones, out of their lanes; and those before them that have expired."""
-        basket = Basket(count)
-        spoiled: list[Taken] = []
+        """The next ones, out of their lanes; and those before them that have expired.
+
+        Passes a bounded number of those, so there may be fewer, or none, though there are more.
+        """
+        basket, spoiled = Basket(count), Basket(SPOILED_AT_ONCE)
         for priority in sorted(self.lanes):
             lane = self.lanes[priority]
             while lane.count and not basket.full:
                 taken = yield from self._first(lane)
                 delivery = yield from self.deliver(taken)
-                if _expired(delivery.item.expires_at, now):
-                    spoiled.append(taken)
-                elif not basket.add(delivery):
+                expired = _expired(delivery.item.expires_at, now)
+                if not (spoiled if expired else basket).add(delivery):
                     break
                 yield from self._pass(lane)
-            if basket.closed:
+            if basket.closed or spoiled.closed:
                 break
-        return basket.found, spoiled
+        return basket.found, [delivery.taken for delivery in spoiled.found]
 
     def withdraw(self, taken: Taken, *, keep: bool = False) -> Steps[None]:
         """Takes one out of the middle; ``keep`` when it has to be seen once more."""
@@ -320,7 +325,9 @@ class Stock:
         for number, group in self.holdings.fall_due(now):
             self._to_the_front(number, group.taken)
         spoiled: list[Taken] = []
-        for what, *where in (yield from self.calendar.take_due(now, CATCH_UP_AT_ONCE)):
+        bounds = Bounds(CATCH_UP_AT_ONCE, CATCH_UP_BYTES)
+        due = yield from self.calendar.take_due(now, lambda entry: self._fits(bounds, entry))
+        for what, *where in due:
             if what == FALLS_DUE:
                 priority, file, ordinal = where
                 yield from self._fall_due(priority, Shelved(file, ordinal))
@@ -328,6 +335,22 @@ class Stock:
                 priority, segment = where
                 spoiled += yield from self._look_through(priority, segment, now, keep=keep)
         return spoiled
+
+    def _fits(self, bounds: Bounds, entry: list[Any]) -> Steps[bool]:
+        """Whether a turn can bring this about too."""
+        what, priority, number, *_ = entry
+        if what == FALLS_DUE:
+            if number < self.shelf.floor:
+                return bounds.add({})
+            sizes = {shelf_key(number): (yield from self.shelf.size(number))}
+            lane = self.lanes.get(priority)
+            if lane is not None and lane.size < SEGMENT_BYTES:
+                sizes[segment_key(priority, lane.tail)] = lane.size  # the last segment, where it comes to
+            return bounds.add(sizes)
+        items = [item for item in (yield from self._items_if_any(segment_key(priority, number))) or () if item]
+        sizes = {shelf_key(item["shelved"][0]): FILE_BYTES for item in items if "shelved" in item}
+        sizes[segment_key(priority, number)] = sum(len(item["item"]) for item in items if "shelved" not in item)
+        return bounds.add(sizes)
 
     def _fall_due(self, priority: int, shelved: Shelved) -> Steps[None]:
         slot = (yield from self.shelf.get(shelved)) if shelved.file >= self.shelf.floor else None
@@ -542,4 +565,23 @@ class Basket:
             return False
         self._size += delivery.item.size
         self.found.append(delivery)
+        return True
+
+
+class Bounds:
+    """What one turn may do by itself: so many things, and so many bytes of the state values they touch."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self._count = count
+        self._room = size
+        self._touched: set[str] = set()
+
+    def add(self, sizes: dict[str, int]) -> bool:
+        """Whether there was room for one more, which touches these; for the first one there always is."""
+        size = sum(size for key, size in sizes.items() if key not in self._touched)
+        if self._count <= 0 or (self._touched and size > self._room):
+            return False
+        self._count -= 1
+        self._room -= size
+        self._touched.update(sizes)
         return True
