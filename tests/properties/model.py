@@ -41,7 +41,6 @@ DEFAULTS: dict[str, Any] = {
     "capacity": None,
     "default_ttl_seconds": None,
     "expired_to_dead_letters": False,
-    "worker_queue": False,
     "rate_per_second": None,
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from holdfast.idempotency.requests import MAX_KEY
 from holdfast.identity import ID_PATTERN, MAX_ID_LENGTH
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _MODELS = "#/components/schemas/{model}"
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": ID_PATTERN}
+#: Names that may hold any characters.
+_SCHEMAS = {"key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY}}
 _EXAMPLES = {
     "queue": "orders",
     "id": "0-0-0-0",
@@ -49,7 +52,7 @@ def _describe(app: FastAPI, endpoints: Endpoints) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = _resolved(endpoint.document, models)
     path = [
-        {"name": name, "in": "path", "required": True, "schema": _ID, "example": _EXAMPLES[name]}
+        {"name": name, "in": "path", "required": True, "schema": _SCHEMAS.get(name, _ID), "example": _EXAMPLES[name]}
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
     words = endpoint.path.replace("{queue}", "").replace("{instance_id}", "one").replace("{name}", "")

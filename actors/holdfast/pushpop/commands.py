@@ -200,7 +200,7 @@ def _stats(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
         "oldest_age_seconds": None if oldest is None else max(0.0, moment.now - oldest),
         "locks": [replies.lock_shown(lock) for lock in locks],
         "counters": dict(queue.counters),
-        "config": queue.config.model_dump(),
+        "config": queue.config.shown(),
         "dead_letter_queue": queue.dead_letter_queue,
     }
 
@@ -212,7 +212,7 @@ def _purge(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 def _get_config(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     yield from ()
-    return queue.config.model_dump()
+    return queue.config.shown()
 
 
 def _set_config(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
@@ -224,7 +224,7 @@ def _set_config(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     if type(elsewhere) is not int or elsewhere < 0:
         raise InvalidRequest("elsewhere: a number of items")
     queue.configure(queue.config.changed(changes), elsewhere)
-    return queue.config.model_dump()
+    return queue.config.shown()
 
 
 def _configure(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:

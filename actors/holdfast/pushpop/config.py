@@ -65,6 +65,10 @@ class QueueConfig(BaseModel):
             check_queue_id(changed.dead_letter_queue)
         return changed
 
+    def shown(self) -> dict[str, Any]:
+        """As callers see it; what only workers set, only where they did."""
+        return self.model_dump(exclude=None if self.worker_queue else {"worker_queue"})
+
     @classmethod
     def stored(cls, value: dict[str, Any] | None) -> QueueConfig:
         """What was saved, by a later version too: a key that is not known here is left out."""

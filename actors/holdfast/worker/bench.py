@@ -104,7 +104,7 @@ def missing_config(config: dict[str, Any]) -> dict[str, Any]:
 
     Many locks at once; and what was delivered too often is left to the worker, which tells whoever waits for it.
     """
-    if config["worker_queue"]:
+    if config.get("worker_queue"):
         return {}  # what was changed since then is as somebody wants it
     return {"max_locks": max(_MAX_LOCKS, config["max_locks"]), "worker_queue": True}
 

@@ -12,8 +12,6 @@ from holdfast import App, Context, Retry
 from holdfast.errors import HoldfastError, NonDeterminism, OrchestrationFailed
 from holdfast.testing import Rehearsal, replay
 
-pytest_plugins = ("holdfast.testing.fixtures",)
-
 made = App()
 
 
