@@ -25,6 +25,7 @@ def small(random: random.Random) -> Iterator[None]:
             (lanes, "SEGMENT_BYTES", (1, 200, 500)),
             (shelf, "FILE_ITEMS", (1, 2, 3, 7)),
             (shelf, "FILE_BYTES", (1, 200, 500)),
+            (shelf, "RISE_AT_ONCE", (1, 2, 50)),
             (calendar, "CHUNK", (1, 2, 5)),
             (dedup, "CHUNK", (1, 2, 5)),
             (stock, "SWEEP_AT_ONCE", (1, 2, 5)),

@@ -16,6 +16,7 @@ from holdfast.pushpop.doorbell import Doorbell, DoorbellActor, Listening
 from holdfast.pushpop.index import INDEX_TYPE, QueueIndexActor, shard_of
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
+from holdfast.runtime.work import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -267,3 +268,29 @@ async def test_a_partition_out_of_reach_is_told_later_though_nobody_asks(stage: 
     await asyncio.sleep(20)
     assert "_untold" not in stage.stored("metadata")
     assert stage.stored("config", "orders@1")["max_locks"] == 7
+
+
+@on_stage
+async def test_what_is_held_is_in_memory_once_and_not_gone_through_by_every_turn(stage: Stage) -> None:
+    await stage.call("SetConfig", {"max_locks": 200, "max_deliveries": 1})
+    await stage.call("Push", {"items": [{"item": number} for number in range(300)]})
+    locks = [(await stage.call("PopWithAck", {"ttl_seconds": 300}))["lock_id"] for _ in range(150)]
+    for lock_id in locks[:50]:
+        await stage.call("DeadLetter", {"lock_id": lock_id})
+    await stage.call("SetConfig", {"max_deliveries": 10})
+    for lock_id in locks[50:100]:
+        await stage.call("Abandon", {"lock_id": lock_id, "delay_seconds": 1000})
+    await stage.restart()
+    await stage.call("Stats")  # reads all of it
+    walked: list[int] = []
+    known = Turn.known
+
+    def seen(turn: Turn) -> list[str]:
+        keys = known(turn)
+        walked.append(len(keys))
+        return keys
+
+    with patch.object(Turn, "known", seen):
+        await stage.call("Push", {"item": "another"})
+        await stage.call("PopWithAck")
+    assert 0 < max(walked) < 10

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+from holdfast.pushpop import shelf
 from holdfast.pushpop.core import CLAIM_LEEWAY
+from holdfast.pushpop.shelf import RISE_AT_ONCE
 from holdfast.pushpop.stock import SPOILED_AT_ONCE
 from properties.driven import DrivenQueue
 
@@ -309,3 +313,26 @@ def test_a_pop_passes_a_bounded_number_of_expired_items() -> None:
     assert pops == 9
     stats = queue.call("Stats")
     assert (stats["count"], stats["counters"]["ttl_expired"]) == (1, count)
+
+
+def test_an_acknowledge_passes_a_bounded_number_of_files() -> None:
+    """However many there were between the one it frees and the next one that is wanted."""
+    with patch.object(shelf, "FILE_ITEMS", 1):
+        queue = DrivenQueue(max_locks=2)
+        queue.call("Push", {"items": [{"item": n, "delay_seconds": 1} for n in range(400)]})
+        queue.pass_time(2)
+        queue.settle()
+        lock_id = queue.lock(1)["lock_id"]
+        for _ in range(4):
+            queue.pop(99)
+        assert len([key for key in queue.store if key.startswith("shelf-")]) == 4
+        queue.call("Acknowledge", {"lock_id": lock_id})
+        assert queue.cost.keys_read <= RISE_AT_ONCE + 5
+        queue.restart()
+        lowest = []
+        for _ in range(3):  # the rest, as others are done with
+            queue.pop(1)
+            assert queue.cost.keys_read <= RISE_AT_ONCE + 10
+            _, _, low, *_ = queue.value("metadata")["_shelf"]
+            lowest.append(low)
+        assert lowest == [100, 150, 200]

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply")
 
 LOCK_ID_BYTES = 8
-# What is in memory only for as long as it is wanted.
-_PASSING = ("segment-", "shelf-", "calendar-", "dedup-", "claims-")
 
 
 class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, Remindable):
@@ -242,6 +240,6 @@ async def _drive(turn: Turn, steps: Steps[Reply]) -> Reply:
 
 
 def _give_memory_back(turn: Turn, queue: Queue) -> None:
-    """Only what the next push or pop will want stays in memory, whatever the depth."""
+    """Only what the next push or pop will want stays in memory, whatever the depth. The rest is in the queue itself."""
     wanted = queue.stock.keys_in_use()
-    turn.evict(*(key for key in turn.known() if key.startswith(_PASSING) and key not in wanted))
+    turn.evict(*(key for key in turn.known() if key not in wanted))

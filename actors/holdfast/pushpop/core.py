@@ -438,7 +438,7 @@ class Queue:
         waiting = self.stock.holdings.outbox
         if not waiting:
             return None
-        number = min(waiting)
+        number = self.stock.holdings.first_parcel
         parcel = waiting[number]
         items = []
         for taken in parcel.taken:

@@ -168,6 +168,10 @@ class Holdings:
         #: How many items are locked, and how many are kept back for a while.
         self.locked = 0
         self.postponed = 0
+        #: The lock that lies in the metadata.
+        self._first: Lock | None = None
+        #: The number of the first parcel in the outbox, and that of the next one to come.
+        self.first_parcel = 0
         self._next_parcel = 0
         #: What has each item: a lock, the number of a group, or a parcel.
         self._holders: dict[Place, Lock | int | Parcel] = {}
@@ -225,7 +229,9 @@ class Holdings:
         self._let_go(lock.taken)
         if lock.slot:
             self._changed[_lock_key(lock.slot)] = None
-        elif any(lock.errors):
+            return
+        self._first = None
+        if any(lock.errors):
             self._changed[ERRORS] = None
 
     def reduce(self, lock: Lock, done: Sequence[Taken]) -> None:
@@ -328,6 +334,7 @@ class Holdings:
 
     def clear_parcel(self, number: int) -> Parcel:
         parcel = self.outbox.pop(number)
+        self._find_first_parcel()
         self._let_go(parcel.taken)
         self._changed[_parcel_key(number)] = None
         return parcel
@@ -336,12 +343,11 @@ class Holdings:
 
     def to_json(self) -> dict[str, Any]:
         """What of it lies in the metadata: the first lock, and what finds the rest."""
-        first = next((lock for lock in self.locks.values() if lock.slot == 0), None)
-        value: dict[str, Any] = {} if first is None else {"_active_lock": first.to_json()}
+        value: dict[str, Any] = {} if self._first is None else {"_active_lock": self._first.to_json()}
         value["_holdings"] = {
             "locks": self._lock_slots.extent,
             "returned": self._group_slots.extent,
-            "parcels": [min(self.outbox, default=self._next_parcel), self._next_parcel],
+            "parcels": [self.first_parcel, self._next_parcel],
         }
         return value
 
@@ -349,10 +355,10 @@ class Holdings:
     def restore(cls, metadata: dict[str, Any]) -> Generator[tuple[str, ...], list[Any], Holdings]:
         holdings = cls()
         extent = metadata["_holdings"]
-        first_parcel, holdings._next_parcel = extent["parcels"]
+        holdings.first_parcel, holdings._next_parcel = extent["parcels"]
         locks = [_lock_key(slot) for slot in range(1, extent["locks"])]
         groups = [_group_key(number) for number in range(extent["returned"])]
-        parcels = [_parcel_key(number) for number in range(first_parcel, holdings._next_parcel)]
+        parcels = [_parcel_key(number) for number in range(holdings.first_parcel, holdings._next_parcel)]
         keys = (EXPIRED, ERRORS, *locks, *groups, *parcels)
         found = dict(zip(keys, (yield keys), strict=True))
         holdings.expired = found[EXPIRED] or []
@@ -364,15 +370,18 @@ class Holdings:
             if found[key] is not None:
                 holdings._group_slots.occupy(number)
                 holdings._add_group(number, Group.from_json(found[key]))
-        for number, key in enumerate(parcels, first_parcel):
+        for number, key in enumerate(parcels, holdings.first_parcel):
             if found[key] is not None:
                 holdings._add_parcel(number, Parcel.from_json(found[key]))
+        holdings._find_first_parcel()
         return holdings
 
     # Inside
 
     def _add_lock(self, lock: Lock) -> None:
         self.locks[lock.lock_id] = lock
+        if lock.slot == 0:
+            self._first = lock
         self.locked += len(lock.taken)
         heappush(self._expiries, (lock.expires_at, lock.lock_id))
         self._hold(lock.taken, lock)
@@ -387,6 +396,10 @@ class Holdings:
     def _add_parcel(self, number: int, parcel: Parcel) -> None:
         self.outbox[number] = parcel
         self._hold(parcel.taken, parcel)
+
+    def _find_first_parcel(self) -> None:
+        while self.first_parcel < self._next_parcel and self.first_parcel not in self.outbox:
+            self.first_parcel += 1
 
     def _leave_group(self, number: int, taken: Taken) -> None:
         members = self.groups[number].taken

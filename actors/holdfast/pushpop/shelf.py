@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FILE_ITEMS = 100
 FILE_BYTES = 32 * 1024
+# Files that are gone already and are passed in one turn.
+RISE_AT_ONCE = 50
 
 
 class Shelf:
@@ -24,8 +26,10 @@ class Shelf:
         self.waiting = 0
         #: Files before this one were purged: nothing in them is wanted but what is locked.
         self.floor = 0
-        #: The first file there may be, but for those that were purged.
+        #: The first file there may be, but for those that were purged; and whether it is known to be there.
         self._low = 0
+        self._low_exists = False
+        self._passed = 0
         #: The file that is being filled.
         self.tail = 0
         self._filled = 0
@@ -33,6 +37,7 @@ class Shelf:
         self._changed: dict[str, Any] = {}
 
     def changes(self) -> dict[str, Any]:
+        self._passed = 0
         changed, self._changed = self._changed, {}
         return changed
 
@@ -78,7 +83,7 @@ class Shelf:
         self._changed[shelf_key(shelved.file)] = None if empty else slots
         if empty and shelved.file == self.tail:
             self._start_file()
-        if empty and shelved.file == self._low:
+        if empty and (shelved.file == self._low or not self._low_exists):
             yield from self._rise()
 
     def purge(self) -> tuple[int, int, int]:
@@ -88,6 +93,7 @@ class Shelf:
         if self._filled:
             self._start_file()
         self.floor = self._low = self.tail
+        self._low_exists = False
         return purged, first, self.tail - 1
 
     def discard(self, file: int) -> None:
@@ -115,8 +121,13 @@ class Shelf:
 
     def _rise(self) -> Steps[None]:
         """Finds the first file that exists: each is passed once, so that a purge need not go through all there were."""
-        while self._low < self.tail and not (yield from self._slots(self._low)):
+        self._low_exists = False
+        while self._low < self.tail and self._passed < RISE_AT_ONCE:
+            if (yield from self._slots(self._low)):
+                self._low_exists = True
+                return
             self._low += 1
+            self._passed += 1
 
     def _slots(self, file: int) -> Steps[list[Any]]:
         key = shelf_key(file)
