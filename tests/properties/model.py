@@ -535,7 +535,9 @@ class ModelQueue:
         return self._numbers
 
     def _is_fresh(self, known: Remembered | None, now: float) -> TypeGuard[Remembered]:
-        return known is not None and known.at + self.config["dedup_window_seconds"] > now
+        window = self.config["dedup_window_seconds"]
+        # Without a window nothing counts, not even what a clock that was set back has yet to come to.
+        return known is not None and window > 0 and known.at + window > now
 
     def _is_duplicate(self, dedup_id: str, now: float, given: str | None) -> bool:
         """``given`` is the id that was answered, where the queue may have forgotten it or not."""

@@ -20,6 +20,8 @@ Shelved = tuple[int, int]
 # What a calendar's tree is made of: the root, nodes, pages of ticks, and chunks of entries.
 LEVELS = 4
 TICKS_PER_SECOND = 10
+# Values that say what was taken from other queues.
+ARRIVALS = 16
 
 
 class Entry(NamedTuple):
@@ -199,6 +201,8 @@ class _Reader:
             contents.waiting += self._never_taken(priority, lane)
         self._shelf(metadata.get("_shelf"))
         self._calendar(metadata.get("_calendar"))
+        for number in range(ARRIVALS):
+            self._own(f"arrivals-{number}")
         for name in ("dedup", "claims"):
             end = 0.0
             for number in range(*metadata.get(f"_{name}", (0, 0))):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.runtime.serialization import dump
 from properties.driven import DrivenQueue
 
 
@@ -140,3 +141,37 @@ def test_fewer_deliveries_than_an_item_already_had_end_with_its_next_return() ->
     queue.call("Abandon", {"lock_id": queue.lock()["lock_id"]})
     deliver(queue, dead)
     assert dead.waiting() == ["x"]
+
+
+def letter(source: str, number: int) -> dict[str, Any]:
+    items = [{"priority": 0, "stored": {"item": "1", "at": 0.0}}]
+    return {"source": source, "target": "orders", "number": number, "items": items}
+
+
+def test_a_push_does_not_rewrite_whom_parcels_came_from() -> None:
+    queue = DrivenQueue()
+    queue.push("one")
+    before = queue.cost.bytes_written
+    for number in range(500):
+        assert queue.call("Receive", letter(f"queue-{number}@0", number))["taken"]
+    queue.pop(100)
+    queue.push("another", priority=1)
+    assert queue.cost.bytes_written < before + 200
+    queue.restart()
+    for number in range(500):
+        assert not queue.call("Receive", letter(f"queue-{number}@0", number))["taken"]
+        assert queue.cost.keys_written == 0
+    assert queue.call("Receive", letter("queue-7@0", 8))["taken"]
+
+
+def test_what_the_metadata_said_of_parcels_is_not_forgotten() -> None:
+    """As it did before they had values of their own."""
+    queue = DrivenQueue()
+    queue.push("one")
+    queue.store["metadata"] = dump(queue.value("metadata") | {"_transfers": {"a@0": 3, "b@1": 5}})
+    queue.restart()
+    assert not queue.call("Receive", letter("a@0", 3))["taken"]
+    assert "_transfers" not in queue.value("metadata")
+    queue.restart()
+    assert not queue.call("Receive", letter("b@1", 5))["taken"]
+    assert queue.call("Receive", letter("b@1", 6))["taken"]

@@ -24,6 +24,7 @@ from holdfast.errors import (
     StorageBroken,
 )
 from holdfast.identity import DEAD_LETTER_SUFFIX, partition_id
+from holdfast.pushpop.arrivals import Arrivals
 from holdfast.pushpop.calendar import moment_of, tick_of
 from holdfast.pushpop.dedup import Dedup
 from holdfast.pushpop.holdings import Group, Lock, by_expiry
@@ -108,8 +109,7 @@ class Queue:
         self.untold: list[int] = []
         #: How long each lock that was answered had been held.
         self.held_seconds: list[float] = []
-        #: The last transfer taken from each queue, so that one sent twice is taken once.
-        self._transfers: dict[str, int] = {}
+        self._arrivals = Arrivals()
         #: Dedup ids: the items they stand for, and in a queue of several partitions, where those are.
         self._dedup = Dedup("dedup")
         self._claims = Dedup("claims")
@@ -153,7 +153,7 @@ class Queue:
     def changes(self) -> dict[str, Any]:
         """The state values that changed since the last call; None deletes one."""
         changed, self._changed = self._changed, {}
-        changed |= self.stock.changes() | self._dedup.changes() | self._claims.changes()
+        changed |= self.stock.changes() | self._dedup.changes() | self._claims.changes() | self._arrivals.changes()
         if changed or self._dirty:
             changed[METADATA] = self._metadata()
         self._dirty = False
@@ -464,12 +464,12 @@ class Queue:
 
     def receive(self, source: str, number: int, items: Sequence[tuple[int, Item]]) -> Steps[bool]:
         """Takes what another queue transfers; False when it was taken before."""
-        if number <= self._transfers.get(source, -1):
+        if not (yield from self._arrivals.is_new(source, number)):
             return False
         yield from self.stock.append(items)  # refused for no reason: the other queue would have them for ever
         self.counters["pushed"] += len(items)
         self.takes_dead_letters = self.takes_dead_letters or any(item.origin is not None for _, item in items)
-        self._transfers[source] = number
+        yield from self._arrivals.remember(source, number)
         self._dirty = True
         return True
 
@@ -651,7 +651,6 @@ class Queue:
         value["_counters"] = self.counters
         value["_format"] = FORMAT
         for key, kept in (
-            ("_transfers", self._transfers),
             ("_listed", self.listed),
             ("_takes_dead_letters", self.takes_dead_letters),
             ("_config_version", self.config_version),
@@ -675,7 +674,7 @@ class Queue:
             raise StorageBroken(f"Queue {name} was written by a later version of Holdfast.")
         queue.stock = yield from Stock.restore(name, metadata)
         queue.counters |= metadata["_counters"]
-        queue._transfers = metadata.get("_transfers", {})
+        queue._arrivals = Arrivals.moved(metadata.get("_transfers", {}))
         queue.listed = metadata.get("_listed", False)
         queue.takes_dead_letters = metadata.get("_takes_dead_letters", False)
         queue.config_version = metadata.get("_config_version", 0)

@@ -1,0 +1,51 @@
+"""The last transfer that was taken from each queue, so that one sent twice is taken once.
+
+In state values of their own, several sources in each: there may be many in time, and none is ever forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from holdfast.pushpop.steps import Steps
+
+VALUES = 16
+
+
+class Arrivals:
+    def __init__(self) -> None:
+        self._changed: dict[str, dict[str, int]] = {}
+
+    def is_new(self, source: str, number: int) -> Steps[bool]:
+        return number > (yield from self._load(_key(source))).get(source, -1)
+
+    def remember(self, source: str, number: int) -> Steps[None]:
+        key = _key(source)
+        self._changed[key] = (yield from self._load(key)) | {source: number}
+
+    def changes(self) -> dict[str, dict[str, int]]:
+        changed, self._changed = self._changed, {}
+        return changed
+
+    @classmethod
+    def moved(cls, transfers: dict[str, int]) -> Arrivals:
+        """From where they were before they had values of their own: in the metadata."""
+        arrivals = cls()
+        values: dict[str, dict[str, int]] = defaultdict(dict)
+        for source, number in transfers.items():
+            values[_key(source)][source] = number
+        arrivals._changed.update(values)
+        return arrivals
+
+    def _load(self, key: str) -> Steps[dict[str, int]]:
+        if key in self._changed:
+            return self._changed[key]
+        [value] = yield (key,)
+        return value or {}
+
+
+def _key(source: str) -> str:
+    return f"arrivals-{crc32(source.encode()) % VALUES}"
