@@ -9,6 +9,8 @@ import pytest
 
 from holdfast import App, Context
 from holdfast.errors import SaveFailed, Unavailable
+from holdfast.idempotency.actor import IdempotencyActor
+from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
@@ -18,6 +20,8 @@ from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
+from holdfast.worker.beside import BesideServer
+from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -55,12 +59,33 @@ async def child(ctx: Context) -> str:
     return await ctx.event("enough", str)
 
 
+@app.activity
+def leave(code: int) -> None:
+    raise SystemExit(code)
+
+
+@app.activity
+async def odd(what: str) -> Any:
+    return float("nan")
+
+
+@app.activity(idempotent=True)
+async def once(what: str) -> str:
+    return what
+
+
+@app.orchestration
+async def careless(ctx: Context) -> list[Any]:
+    results = await asyncio.gather(ctx.call(leave, 2), ctx.call(odd, "x"), ctx.call(once, "y"), return_exceptions=True)
+    return [str(result) for result in results]
+
+
 class Stage:
     def __init__(self) -> None:
         self.host = SimulatedHost()
 
     async def start(self, registry: Any = None) -> None:
-        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor)
+        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor, IdempotencyActor)
         for actor_class in (*classes, orchestration_actor(registry or app.registry)):
             await self.host.register(actor_class)
         await self.host.start()
@@ -168,3 +193,23 @@ async def test_a_parent_hears_of_a_child_that_was_deleted(stage: Stage) -> None:
     await asyncio.sleep(1)
     [again] = [one for one in (await stage.ask("p", "History"))["events"] if "instance_id" in one]
     assert again["instance_id"] != scheduled["instance_id"]
+
+
+@on_stage
+async def test_an_activity_may_do_what_it_likes_and_the_worker_goes_on(stage: Stage) -> None:
+    worker = asyncio.create_task(Worker(BesideServer(stage.host.client, alone=True), app.registry).run())
+    try:
+        await stage.ask("i", "Start", name="careless")
+        async with asyncio.timeout(60):
+            while (status := await stage.ask("i", "Status"))["ended_at"] is None:
+                await asyncio.sleep(1)
+    finally:
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+    exited, strange, done = status["output"]
+    assert "SystemExit(2)" in exited
+    assert "float cannot be written as JSON" in strange
+    assert done == "y"
+    record = record_id("default", "i:1:4")
+    kept = load(await stage.host.client.invoke_method(IDEMPOTENCY_TYPE, record, "Get", b""))
+    assert (kept["status"], kept["result"]) == ("SUCCESS", "y")

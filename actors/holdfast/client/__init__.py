@@ -9,14 +9,14 @@ from holdfast.client.answers import Completion, DeadLetter, LockInfo, Message, Q
 from holdfast.client.batch import Batch
 from holdfast.client.calls import list_queues
 from holdfast.client.connection import Connection
-from holdfast.client.idempotency import IdempotencyCalls, Outcome, run_once
+from holdfast.client.idempotency import IdempotencyCalls, Outcome, result_of, run_once
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
 from holdfast.client.run_answers import HistoryEvent, OrchestrationStatus, OrchestrationSummary
 from holdfast.client.run_calls import RunCalls, list_runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from types import TracebackType
 
     from holdfast.orchestration.context import Context
@@ -63,7 +63,7 @@ class Client:
         self,
         *,
         key: str,
-        run: Callable[[], Coroutine[Any, Any, Output]],
+        run: Callable[[], Awaitable[Output] | Output],
         tenant_id: str = "default",
         lease_seconds: int = 30,
         retention_seconds: int | None = None,
@@ -79,7 +79,7 @@ class Client:
         next attempt runs it again. An effect that takes the same key itself is exactly once; others are nearly so.
         """
         if not key:
-            return Outcome(await run(), ran=True)
+            return Outcome(await result_of(run), ran=True)
         calls = IdempotencyCalls(self._connection, tenant_id, key)
         return await run_once(
             calls,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import secrets
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 from holdfast.client.connection import PASSING, Repeat, pauses_between_attempts
 from holdfast.client.endings import surely
-from holdfast.errors import AlreadyInProgress, HoldfastError, LeaseLost
+from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, TooLarge
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class IdempotencyCalls:
 
 async def run_once(
     calls: IdempotencyCalls,
-    run: Callable[[], Awaitable[Result]],
+    run: Callable[[], Awaitable[Result] | Result],
     *,
     lease_seconds: int,
     retention_seconds: int | None,
@@ -82,7 +83,12 @@ async def run_once(
     except BaseException as error:
         await surely(_failed(calls, owner, error))
         raise
-    await surely(calls.commit(owner, result, retention_seconds))
+    try:
+        await surely(calls.commit(owner, result, retention_seconds))
+    except (TypeError, ValueError, TooLarge, InvalidRequest) as error:
+        # It has happened, but what came of it cannot be kept.
+        await surely(_failed(calls, owner, error))
+        raise
     return Outcome(result, ran=True)
 
 
@@ -124,8 +130,8 @@ async def _lease(calls: IdempotencyCalls, owner: str, lease_seconds: int) -> Asy
         await asyncio.gather(keeping, return_exceptions=True)
 
 
-async def _run(run: Callable[[], Awaitable[Result]], lost: asyncio.Event) -> Result:
-    running = asyncio.ensure_future(run())
+async def _run(run: Callable[[], Awaitable[Result] | Result], lost: asyncio.Event) -> Result:
+    running = asyncio.ensure_future(result_of(run))
     losing = asyncio.ensure_future(lost.wait())
     try:
         await asyncio.wait({running, losing}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,6 +142,11 @@ async def _run(run: Callable[[], Awaitable[Result]], lost: asyncio.Event) -> Res
         running.cancel()
         await asyncio.gather(running, losing, return_exceptions=True)
     return running.result()
+
+
+async def result_of(run: Callable[[], Awaitable[Result] | Result]) -> Result:
+    result = run()
+    return await result if inspect.isawaitable(result) else result
 
 
 async def _failed(calls: IdempotencyCalls, owner: str, error: BaseException) -> None:

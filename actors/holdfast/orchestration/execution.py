@@ -190,9 +190,9 @@ class Execution:
             if self.replaying:
                 raise
             self.fail(group[-1].timestamp, error, "never_yields")
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
             # Of the code's own; asyncio passes it on to whoever runs the loop.
-            self.fail(group[-1].timestamp, RuntimeError(f"sys.exit({error.code!r})"), "error")
+            self.fail(group[-1].timestamp, RuntimeError(f"{type(error).__name__}({error})"), "error")
 
     def _answered(self, event: Event) -> Any:
         if isinstance(event, history.EventRaised):

@@ -27,7 +27,7 @@ class Codec:
         """Raises TypeError for what is not of that type, or has no form in JSON."""
         try:
             if self._untyped:
-                return to_json(value).decode()
+                return _strict(to_json(value).decode())
             return self._adapter.dump_json(value, warnings="error").decode()
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             raise TypeError(f"{type(value).__name__} cannot be written as JSON here: {error}") from error
@@ -42,6 +42,13 @@ class Codec:
             self.load(text)
         except (ValidationError, ValueError) as error:
             raise InvalidRequest(f"{what}: {_in_words(error)}.") from error
+
+
+def _strict(text: str) -> str:
+    """pydantic writes NaN and Infinity, which JSON does not have."""
+    if "NaN" in text or "Infinity" in text:
+        from_json(text, allow_inf_nan=False)
+    return text
 
 
 ANYTHING = Codec(Any)

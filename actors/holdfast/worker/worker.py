@@ -271,6 +271,9 @@ class Worker:
             return _failed(Failure.of(error, "timeout" if limit.expired() else "error"))
         except Exception as error:
             return _failed(Failure.of(error))
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Of the activity's own: it must not end the process of all the others.
+            return _failed(Failure.of(RuntimeError(f"{type(error).__name__}({error})")))
         finally:
             current.reset(token)
 
