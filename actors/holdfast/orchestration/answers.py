@@ -60,7 +60,7 @@ def status(chronicle: Chronicle, given: str | None, ending: Answer | None, custo
     if ending.get("reason") is not None:
         answer["reason"] = ending["reason"]
     if chronicle.parent is not None:
-        answer["parent"] = chronicle.parent.dump()
+        answer["parent"] = shown_parent(chronicle.parent.dump())
     return answer
 
 
@@ -74,6 +74,11 @@ def history(events: Sequence[Event], last: int, *, recorded: bool = False) -> An
 def shown_failure(failure: Answer) -> Answer:
     """Without its stack, which is for the log."""
     return {key: failure[key] for key in ("type", "message", "kind")}
+
+
+def shown_parent(parent: Answer) -> Answer:
+    """Without what only tells instances of one id apart."""
+    return {key: parent[key] for key in ("instance_id", "execution_id", "scheduled_seq")}
 
 
 def _recorded(event: Event) -> Answer:
@@ -91,6 +96,8 @@ def _event(event: Event) -> Answer:
             shown[name] = iso(shown[name])
     if "error" in shown:
         shown["error"] = shown_failure(shown["error"])
+    if "parent" in shown:
+        shown["parent"] = shown_parent(shown["parent"])
     for hidden in ("seed", "event_ids"):
         shown.pop(hidden, None)
     return shown
