@@ -31,9 +31,11 @@ class Unhurried(ServedStack):
     idle_timeout = 6.0
     apps = (*ServedStack.apps, "behaviour.orchestrated:app")
 
-    def _serve(self, *options: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
+    def _serve(
+        self, *options: str, environment: Mapping[str, str] | None = None, name: str = "app", port: int | None = None
+    ) -> ChildProcess:
         own = {"ORCHESTRATED_FOLDER": str(self.folder)}
-        return super()._serve(*options, environment={**(environment or {}), **own})
+        return super()._serve(*options, environment={**(environment or {}), **own}, name=name, port=port)
 
     async def app_died(self, within: float = 30) -> None:
         """Until the app has ended by itself."""

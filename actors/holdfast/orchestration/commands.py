@@ -144,7 +144,8 @@ class Commands:
 
     def _forget_subscription(self, event: history.EventSubscribed) -> None:
         self._open.pop(event.seq, None)
-        waiting = self._subscriptions[event.name]
+        waiting = self._subscriptions.get(event.name, {})
         waiting.pop(event.seq, None)
         if not waiting:
-            del self._subscriptions[event.name]
+            # Gone already, when it was answered while the code was suspended.
+            self._subscriptions.pop(event.name, None)

@@ -96,7 +96,7 @@ class Outbox:
 
     def _item(self, effect: RunActivity, again: bool) -> Answer:
         key = f"{self._instance_id}:{effect.execution_id}:{effect.scheduled_seq}"
-        call = {
+        call: Answer = {
             "instance_id": self._instance_id,
             "life": self._life,
             "execution_id": effect.execution_id,
@@ -106,6 +106,8 @@ class Outbox:
             # As it was written, without reading it again.
             "input": orjson.Fragment(effect.input.encode()),
         }
+        if again:
+            call["again"] = True
         if len(key) > 255:
             return {"item": call}
         # Remembering every one would cost the queue as much as the push itself. One that is sent again and again, for

@@ -37,6 +37,8 @@ class Job:
     deliveries: int
     #: Which instance of that id waits.
     life: str | None = None
+    #: Whether it may be in its queue twice.
+    again: bool = False
 
     @property
     def place(self) -> dict[str, Any]:
@@ -69,6 +71,7 @@ class _Item(Request):
     scheduled_seq: Positive
     name: str
     attempt: Positive
+    again: bool = False
     input: Any
 
 
@@ -94,6 +97,7 @@ def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
                 input=dump(read.input).decode(),
                 deliveries=message["delivery_count"],
                 life=read.life,
+                again=read.again,
             )
         )
     return Batch(queue, answer["lock_id"], jobs, strangers)

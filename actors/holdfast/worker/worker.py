@@ -208,7 +208,7 @@ class Worker:
 
     async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
         activity = self._registry.activity(job.name)
-        if job.deliveries > 1 and not await _insist(
+        if (job.deliveries > 1 or job.again) and not await _insist(
             lambda: self._bench.awaited(job), f"whether {job.name} of {job.instance_id} is awaited"
         ):
             # Whoever had it before has told of its end, and died before it was off the queue; or it was given up.
