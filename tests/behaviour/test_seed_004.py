@@ -242,8 +242,8 @@ async def test_a_plain_pop_takes_what_expired_too(server: Server) -> None:
 async def test_a_lock_survives_the_deactivation_of_its_actor(server: Server) -> None:
     queue = server.queue()
     await queue.push_many({"id": 1}, {"id": 2})
-    taken = await queue.lock()
-    # The server's own worker keeps a few queues in memory. When most of what was used later is gone, so is this one.
+    taken = await queue.lock(ttl_seconds=120)
+    # Reminders wake queues of other tests now and then. When most of what was used later is gone, so is this one.
     later = [server.queue(f"later-{number}") for number in range(20)]
     for other in later:
         await other.push(1)
