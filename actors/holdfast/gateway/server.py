@@ -30,6 +30,7 @@ from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.registry import Registry
+from holdfast.orchestration.tenants import TenantIndexActor
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -54,6 +55,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
     QueueIndexActor,
     DoorbellActor,
     InstanceIndexActor,
+    TenantIndexActor,
     IdempotencyActor,
 )
 

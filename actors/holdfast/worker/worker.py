@@ -91,7 +91,7 @@ class Worker:
         for activity in registry.activities:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
-        self._max_deliveries: dict[str, int] = {}
+        self._max_deliveries: dict[tuple[str, str], int] = {}
         self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix=threads.NAME)
         self._underway: set[_Underway] = set()
         #: Of those that must happen once, while they run.
@@ -101,25 +101,27 @@ class Worker:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for queue in sorted(self._queues):
-                    group.create_task(self._serve(queue))
+                async for tenant in self._bench.tenants():
+                    for queue in sorted(self._queues):
+                        group.create_task(self._serve(tenant, queue))
         finally:
             await self._end()
 
-    async def _serve(self, queue: str) -> None:
+    async def _serve(self, tenant: str, queue: str) -> None:
+        # Of its own for each tenant: one that has much to do does not hold up the others.
         slots = _Slots(self._slots)
         while True:
             wanted = await slots.reserve()
             taken = 0
             try:
-                if queue not in self._max_deliveries:
-                    self._max_deliveries[queue] = await self._bench.prepare(queue)
-                batch = await self._bench.take(queue, wanted, self._queues[queue])
+                if (tenant, queue) not in self._max_deliveries:
+                    self._max_deliveries[tenant, queue] = await self._bench.prepare(tenant, queue)
+                batch = await self._bench.take(tenant, queue, wanted, self._queues[queue])
                 if batch is not None:
                     taken = len(batch.jobs)
                     self._begin(batch, slots)
             except HoldfastError as error:
-                if queue not in self._max_deliveries and self._gives_up and not error.retryable:
+                if (tenant, queue) not in self._max_deliveries and self._gives_up and not error.retryable:
                     raise
                 log.warning("no activities from %s: %s", queue, error)
                 await asyncio.sleep(uniform(0.5, 1.5))
@@ -215,7 +217,7 @@ class Worker:
             await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
             return
         most = _UNKNOWN_DELIVERIES if activity is None else activity.max_deliveries
-        if job.deliveries > (most or self._max_deliveries[batch.queue]):
+        if job.deliveries > (most or self._max_deliveries[batch.tenant, batch.queue]):
             reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
             if activity is None:
                 reason = f"It was taken {job.deliveries - 1} times, and no worker has an activity {job.name}."
