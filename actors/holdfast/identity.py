@@ -54,6 +54,11 @@ def split_tenant(qualified: str) -> tuple[str, str]:
     return check_tenant(tenant), name
 
 
+def beside(qualified: str, name: str) -> str:
+    """What this name means to the tenant that the other one is of."""
+    return qualify(split_tenant(qualified)[0], name)
+
+
 def partition_id(queue: str, partition: int) -> str:
     """The actor of one partition of a queue, qualified or not; the first has the queue's own name."""
     return f"{queue}@{partition}" if partition else queue

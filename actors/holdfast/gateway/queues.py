@@ -17,13 +17,13 @@ from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.polling import Poller
 from holdfast.gateway.pushes import Pushes, refuse_elsewhere
 from holdfast.gateway.refusals import accepted
-from holdfast.identity import check_queue_id
+from holdfast.identity import beside, check_queue_id, qualify
 from holdfast.pushpop import requests
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
 from holdfast.pushpop.doorbell import Doorbell
-from holdfast.pushpop.index import INDEX_TYPE, SHARDS
+from holdfast.pushpop.index import list_queues
 from holdfast.pushpop.items import partition_of, partition_of_lock
-from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -181,12 +181,10 @@ class Queues:
 
     async def queues(self, call: Call) -> Answer:
         query = call.query(ListQuery)
-        shards = await asyncio.gather(
-            *(self._client.invoke_method(INDEX_TYPE, str(shard), "List") for shard in range(SHARDS))
-        )
-        names = sorted(name for shard in shards for name in load(shard))
+        tenant = call.caller.tenant
+        names = sorted(await list_queues(self._client, tenant))
         page = [name for name in names if query.cursor is None or name > query.cursor][: query.limit + 1]
-        shown = await asyncio.gather(*(self._stats(name) for name in page[: query.limit]))
+        shown = await asyncio.gather(*(self._stats(qualify(tenant, name)) for name in page[: query.limit]))
         answer: Answer = {
             "queues": [{key: one[key] for key in ("queue", "count", "locked", "dead_letters")} for one in shown]
         }
@@ -229,9 +227,12 @@ class Queues:
     async def _stats(self, queue: str) -> Answer:
         answers = await self._ask_all(queue, "Stats")
         target = answers[0]["dead_letter_queue"]
-        letters = 0 if target is None else sum(answer["count"] for answer in await self._ask_all(target, "Stats"))
+        letters = 0
+        if target is not None:
+            letters = sum(answer["count"] for answer in await self._ask_all(beside(queue, target), "Stats"))
         return views.stats(answers) | {"dead_letters": letters}
 
 
 def _queue_id(call: Call) -> str:
-    return check_queue_id(call.parameters[0])
+    """Qualified: only answers have the name that callers know."""
+    return qualify(call.caller.tenant, check_queue_id(call.parameters[0]))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dapr.actor import ActorInterface
 
 from holdfast.identity import DEFAULT_TENANT, check_queue_id, qualify
+from holdfast.runtime.serialization import load
 from holdfast.runtime.work import DurableActor
+
+if TYPE_CHECKING:
+    from holdfast.runtime.contract import HostClient
 
 INDEX_TYPE = "QueueIndexActor"
 SHARDS = 16
@@ -24,6 +29,12 @@ def shard_of(queue: str, tenant: str = DEFAULT_TENANT) -> str:
 def shards_of(tenant: str) -> list[str]:
     """Each tenant has its own, so that listing one costs nothing of the others."""
     return [qualify(tenant, str(shard)) for shard in range(SHARDS)]
+
+
+async def list_queues(client: HostClient, tenant: str) -> list[str]:
+    """The names of a tenant's queues, in no order."""
+    shards = await asyncio.gather(*(client.invoke_method(INDEX_TYPE, shard, "List") for shard in shards_of(tenant)))
+    return [name for shard in shards for name in load(shard)]
 
 
 class QueueIndexInterface(ActorInterface):

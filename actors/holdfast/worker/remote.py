@@ -14,6 +14,7 @@ from holdfast.errors import AnswerLost, Unavailable
 from holdfast.runtime.serialization import dump
 from holdfast.worker.bench import batch_of, missing_config
 from holdfast.worker.completions import Completions
+from holdfast.worker.worker import insist
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
