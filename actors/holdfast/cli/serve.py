@@ -76,6 +76,7 @@ def serve(
 
     from holdfast.gateway import server
     from holdfast.gateway.access import is_loopback
+    from holdfast.gateway.tokens import Tokens
     from holdfast.worker.threads import leave_threads
 
     set_up_logging(log_format, log_level)
@@ -93,7 +94,8 @@ def serve(
 
         return EmbeddedHost(data, app_id=app_id, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
 
-    gateway = server.create_gateway(make_host, token=token, loopback=loopback)
+    only = Tokens.of_one(token) if token else None
+    gateway = server.create_gateway(make_host, tokens=(lambda: only) if only else None, loopback=loopback)
     listener = server.listen(listen, port)
 
     def announce() -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from holdfast.errors import HoldfastError, InvalidRequest, MethodNotAllowed, NotFound
 from holdfast.gateway.answers import FAULT, send_error
 from holdfast.gateway.bodies import parse, parse_object
+from holdfast.gateway.callers import CALLER
 from holdfast.gateway.limits import MAX_BODY, too_large
 from holdfast.pushpop.requests import explain
 from holdfast.runtime.serialization import dump
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from holdfast.gateway.callers import Caller, Role
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,12 @@ class Call:
         self._scope = scope
         self._receive = receive
         self.parameters = parameters
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        caller: Caller = self._scope[CALLER]
+        return caller
 
     def query(self, model: type[Query]) -> Query:
         """The query as this model has it. Raises InvalidRequest."""
@@ -95,6 +104,8 @@ class Endpoint:
     path: str
     handle: Callable[[Call], Awaitable[dict[str, Any]]]
     document: dict[str, Any]
+    #: What a caller must be.
+    role: Role
 
 
 class Endpoints:
@@ -114,7 +125,9 @@ class Endpoints:
         try:
             endpoint, parameters = self._find(scope)
             scope["route"] = endpoint.path
-            answer = await endpoint.handle(Call(scope, receive, parameters))
+            call = Call(scope, receive, parameters)
+            call.caller.must_be(endpoint.role)
+            answer = await endpoint.handle(call)
             body = dump(answer)
         except HoldfastError as error:
             if error.status >= 500:

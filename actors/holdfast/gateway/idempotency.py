@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Forbidden, InvalidRequest
 from holdfast.gateway import idempotency_documents as documents
+from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Endpoint
 from holdfast.gateway.refusals import accepted
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
@@ -33,11 +34,11 @@ class Idempotency:
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/idempotency/{tenant}/{key}"
         return [
-            Endpoint("POST", f"{one}/begin", self.begin, documents.BEGIN),
-            Endpoint("POST", f"{one}/commit", self._sending("Commit"), documents.COMMIT),
-            Endpoint("POST", f"{one}/fail", self._sending("Fail"), documents.FAIL),
-            Endpoint("POST", f"{one}/renew", self._sending("Renew"), documents.RENEW),
-            Endpoint("GET", one, self.get, documents.GET),
+            Endpoint("POST", f"{one}/begin", self.begin, documents.BEGIN, Role.USER),
+            Endpoint("POST", f"{one}/commit", self._sending("Commit"), documents.COMMIT, Role.USER),
+            Endpoint("POST", f"{one}/fail", self._sending("Fail"), documents.FAIL, Role.USER),
+            Endpoint("POST", f"{one}/renew", self._sending("Renew"), documents.RENEW, Role.USER),
+            Endpoint("GET", one, self.get, documents.GET, Role.READER),
         ]
 
     async def begin(self, call: Call) -> Answer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.gateway import orchestration_documents as documents
+from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Accepted, Endpoint
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.refusals import accepted
@@ -93,18 +94,18 @@ class Orchestrations:
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/orchestrations/{instance_id}"
         return [
-            Endpoint("POST", "/orchestrations/{name}/start", self.start, documents.start(StartBody)),
-            Endpoint("GET", "/orchestrations", self.list, documents.listed(ListQuery)),
-            Endpoint("GET", one, self._asking("Status"), documents.STATUS),
-            Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery)),
-            Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery)),
-            Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.raise_event(EventQuery)),
-            Endpoint("POST", f"{one}/cancel", self._telling("Cancel"), documents.CANCEL),
-            Endpoint("POST", f"{one}/suspend", self._telling("Suspend"), documents.SUSPEND),
-            Endpoint("POST", f"{one}/resume", self._telling("Resume"), documents.RESUME),
-            Endpoint("DELETE", one, self.delete, documents.delete(DeleteQuery)),
-            Endpoint("POST", f"{one}/outcome", self._telling("Outcome"), documents.OUTCOME),
-            Endpoint("POST", f"{one}/awaited", self._sending("Awaited"), documents.AWAITED),
+            Endpoint("POST", "/orchestrations/{name}/start", self.start, documents.start(StartBody), Role.USER),
+            Endpoint("GET", "/orchestrations", self.list, documents.listed(ListQuery), Role.READER),
+            Endpoint("GET", one, self._asking("Status"), documents.STATUS, Role.READER),
+            Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery), Role.READER),
+            Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery), Role.READER),
+            Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.raise_event(EventQuery), Role.USER),
+            Endpoint("POST", f"{one}/cancel", self._telling("Cancel"), documents.CANCEL, Role.USER),
+            Endpoint("POST", f"{one}/suspend", self._telling("Suspend"), documents.SUSPEND, Role.OPERATOR),
+            Endpoint("POST", f"{one}/resume", self._telling("Resume"), documents.RESUME, Role.OPERATOR),
+            Endpoint("DELETE", one, self.delete, documents.delete(DeleteQuery), Role.OPERATOR),
+            Endpoint("POST", f"{one}/outcome", self._telling("Outcome"), documents.OUTCOME, Role.USER),
+            Endpoint("POST", f"{one}/awaited", self._sending("Awaited"), documents.AWAITED, Role.USER),
         ]
 
     async def start(self, call: Call) -> Answer:

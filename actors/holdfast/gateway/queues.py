@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.errors import InvalidRequest, NotFound
 from holdfast.gateway import documents, views
+from holdfast.gateway.callers import Role
 from holdfast.gateway.configuration import Configuration
 from holdfast.gateway.dead_letters import DeadLetters
 from holdfast.gateway.endpoints import Endpoint
@@ -90,25 +91,29 @@ class Queues:
         queue = "/queue/{queue}"
         lock = f"{queue}/in-flight/{{lock_id_prefix}}"
         return [
-            Endpoint("POST", f"{queue}/push", self.push, documents.PUSH),
-            Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery)),
-            Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE),
-            Endpoint("POST", f"{queue}/abandon", self._answering("Abandon"), documents.ABANDON),
-            Endpoint("POST", f"{queue}/extend-lock", self._answering("ExtendLock"), documents.EXTEND_LOCK),
-            Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER),
-            Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE),
-            Endpoint("GET", queue, self.stats, documents.STATS),
-            Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery)),
-            Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT),
-            Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE),
-            Endpoint("POST", f"{lock}/extend", self._operating("ExtendByPrefix"), documents.EXTEND_IN_FLIGHT),
-            Endpoint("GET", f"{queue}/dead-letters", self.dead_letters, documents.dead_letters(DeadLettersQuery)),
-            Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE),
-            Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE),
-            Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE),
-            Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG),
-            Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG),
-            Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery)),
+            Endpoint("POST", f"{queue}/push", self.push, documents.PUSH, Role.USER),
+            Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery), Role.USER),
+            Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE, Role.USER),
+            Endpoint("POST", f"{queue}/abandon", self._answering("Abandon"), documents.ABANDON, Role.USER),
+            Endpoint("POST", f"{queue}/extend-lock", self._answering("ExtendLock"), documents.EXTEND_LOCK, Role.USER),
+            Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER, Role.USER),
+            Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE, Role.USER),
+            Endpoint("GET", queue, self.stats, documents.STATS, Role.READER),
+            Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery), Role.READER),
+            Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT, Role.READER),
+            Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE, Role.OPERATOR),
+            Endpoint(
+                "POST", f"{lock}/extend", self._operating("ExtendByPrefix"), documents.EXTEND_IN_FLIGHT, Role.OPERATOR
+            ),
+            Endpoint(
+                "GET", f"{queue}/dead-letters", self.dead_letters, documents.dead_letters(DeadLettersQuery), Role.READER
+            ),
+            Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE, Role.OPERATOR),
+            Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE, Role.OPERATOR),
+            Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE, Role.USER),
+            Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG, Role.READER),
+            Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG, Role.OPERATOR),
+            Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery), Role.READER),
         ]
 
     async def push(self, call: Call) -> Answer:

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from holdfast import __version__
 from holdfast.errors import SettingsError
 from holdfast.gateway import answers, health, metrics, openapi, page
-from holdfast.gateway.access import OwnSiteOnly, TokenRequired
+from holdfast.gateway.access import Identified, OwnSiteOnly
 from holdfast.gateway.actors import ActorApi
 from holdfast.gateway.endpoints import Endpoints, Front
 from holdfast.gateway.idempotency import Idempotency
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from holdfast.app import App
+    from holdfast.gateway.tokens import Tokens
     from holdfast.runtime.contract import Host
 
 log = logging.getLogger(__name__)
@@ -76,9 +77,9 @@ class Gateway:
 
 
 def create_gateway(
-    make_host: Callable[[FastAPI], Host], *, token: str | None = None, loopback: bool = False
+    make_host: Callable[[FastAPI], Host], *, tokens: Callable[[], Tokens] | None = None, loopback: bool = False
 ) -> Gateway:
-    """Nothing of it is started. With ``loopback`` only this machine can reach it.
+    """Nothing of it is started. ``tokens`` are those of the moment. With ``loopback`` only this machine can reach it.
 
     FastAPI is the innermost: what is called often is taken by those around it, and never gets there.
     """
@@ -103,9 +104,8 @@ def create_gateway(
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
         front = ActorApi(front, host)
-    if token:
-        front = TokenRequired(front, token, [f"/{root}/" for root in sidecar_roots])
-    front = OwnSiteOnly(front, loopback_names=loopback and not token)
+    front = Identified(front, tokens, [f"/{root}/" for root in sidecar_roots])
+    front = OwnSiteOnly(front, loopback_names=loopback and tokens is None)
     front = RequestsCounted(front, host.client.meters.registry)
 
     def end_waits() -> None:
