@@ -131,9 +131,7 @@ class Server:
 
     @contextmanager
     def connect(self) -> Iterator[Session]:
-        connection = Connection(
-            self.url, token=self.token, tenant=self.tenant, timeout=self.timeout, retries=_RETRIES
-        )
+        connection = Connection(self.url, token=self.token, tenant=self.tenant, timeout=self.timeout, retries=_RETRIES)
         # A runner rather than asyncio.run: between two calls Ctrl-C is an ordinary KeyboardInterrupt.
         with asyncio.Runner() as runner:
             runner.run(connection.open())

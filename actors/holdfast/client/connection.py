@@ -56,9 +56,7 @@ _NOTHING_DONE = (ConnectionFailed, Capacity, RateLimited)
 class Connection:
     """Calls of the REST interface, each with a time-out."""
 
-    def __init__(
-        self, url: str, *, token: str | None, timeout: float, retries: int, tenant: str | None = None
-    ) -> None:
+    def __init__(self, url: str, *, token: str | None, timeout: float, retries: int, tenant: str | None = None) -> None:
         self._url = _checked(url)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         if tenant:

@@ -1,4 +1,4 @@
-"""How much each tenant may have, as ``holdfast.toml`` says: ``[tenants.acme]``, and ``[tenants."*"]`` for the others."""
+"""How much each tenant may have: ``[tenants.acme]`` in ``holdfast.toml``, and ``[tenants."*"]`` for the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which tenants have orchestrations: whoever runs activities serves the queues of each of them.
 
-Written down once for each tenant and process, by the first instance that tells the index of itself. A process that hosts
-such an instance hears of the tenant at once; the others ask now and then for those that came since.
+Written down once for each tenant and process, by the first instance that tells the index of itself. A process that
+hosts such an instance hears of the tenant at once; the others ask now and then for those that came since.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import weakref
 from abc import abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dapr.actor import ActorInterface
 
@@ -77,7 +77,7 @@ class TenantIndexActor(DurableActor, TenantIndexInterface):
 class Tenants:
     """What one process knows of them."""
 
-    _of: weakref.WeakKeyDictionary[HostClient, Tenants] = weakref.WeakKeyDictionary()
+    _of: ClassVar[weakref.WeakKeyDictionary[HostClient, Tenants]] = weakref.WeakKeyDictionary()
 
     def __init__(self, client: HostClient) -> None:
         # The client keeps this, through the dictionary: held here, it would never go.

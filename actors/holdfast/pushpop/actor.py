@@ -166,9 +166,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         queue: Queue | None = self.work.derived.get("queue")
         if queue is None:
             metadata, config = await turn.load_all(METADATA, CONFIG)
-            steps = Queue.restore(
-                self._name, QueueConfig.stored(config), metadata, self._partition, self._tenant
-            )
+            steps = Queue.restore(self._name, QueueConfig.stored(config), metadata, self._partition, self._tenant)
             queue = self.work.derived["queue"] = await _drive(turn, steps)
             turn.owes(queue.next_deadline(self.now()))
         return queue
