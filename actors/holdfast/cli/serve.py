@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.app import App
-from holdfast.cli.options import option
+from holdfast.cli.options import option, tenants_table
 from holdfast.errors import SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
 
@@ -76,6 +76,7 @@ def serve(
 
     from holdfast.gateway import server
     from holdfast.gateway.access import is_loopback
+    from holdfast.gateway.quotas import Quotas
     from holdfast.gateway.tokens import Tokens
     from holdfast.worker.threads import leave_threads
 
@@ -83,6 +84,7 @@ def serve(
     loopback = is_loopback(listen)
     if not (token or insecure or loopback):
         raise SettingsError(f"Listening on {listen} would let anyone in: set a token with --token, or say --insecure.")
+    quotas = Quotas.read(tenants_table())
     loaded = [load_app(name) for name in apps]
 
     def make_host(app: FastAPI) -> Host:
@@ -95,7 +97,9 @@ def serve(
         return EmbeddedHost(data, app_id=app_id, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
 
     only = Tokens.of_one(token) if token else None
-    gateway = server.create_gateway(make_host, tokens=(lambda: only) if only else None, loopback=loopback)
+    gateway = server.create_gateway(
+        make_host, tokens=(lambda: only) if only else None, quotas=quotas, loopback=loopback
+    )
     listener = server.listen(listen, port)
 
     def announce() -> None:

@@ -49,6 +49,9 @@ class Quotas:
         return cls(read, others)
 
 
+NO_QUOTAS = Quotas()
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -26,6 +26,7 @@ from holdfast.gateway.limits import BodyLimit
 from holdfast.gateway.metrics import RequestsCounted
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues import Queues
+from holdfast.gateway.quotas import NO_QUOTAS
 from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from holdfast.app import App
+    from holdfast.gateway.quotas import Quotas
     from holdfast.gateway.tokens import Tokens
     from holdfast.runtime.contract import Host
 
@@ -77,7 +79,11 @@ class Gateway:
 
 
 def create_gateway(
-    make_host: Callable[[FastAPI], Host], *, tokens: Callable[[], Tokens] | None = None, loopback: bool = False
+    make_host: Callable[[FastAPI], Host],
+    *,
+    tokens: Callable[[], Tokens] | None = None,
+    quotas: Quotas = NO_QUOTAS,
+    loopback: bool = False,
 ) -> Gateway:
     """Nothing of it is started. ``tokens`` are those of the moment. With ``loopback`` only this machine can reach it.
 
@@ -90,7 +96,7 @@ def create_gateway(
     metrics.install(app, host)
     page.install(app)
     app.add_middleware(BodyLimit)
-    queues = Queues(host.client)
+    queues = Queues(host.client, quotas)
     orchestrations = Orchestrations(host.client)
     idempotency = Idempotency(host.client)
     endpoints = Endpoints([*queues.endpoints(), *orchestrations.endpoints(), *idempotency.endpoints()])
