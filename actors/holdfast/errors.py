@@ -103,6 +103,14 @@ class MethodNotAllowed(HoldfastError):
         self.allowed = sorted(allowed)
 
 
+class TooSlow(HoldfastError):
+    """The request did not arrive in time."""
+
+    code = "TOO_SLOW"
+    status = 408
+    retryable = True
+
+
 class Conflict(HoldfastError):
     """This does not go with how things stand now."""
 

@@ -6,11 +6,12 @@ import ipaddress
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from holdfast.errors import Forbidden, HoldfastError, InvalidRequest, Unauthorized
 from holdfast.gateway import page
 from holdfast.gateway.answers import send_error
-from holdfast.gateway.callers import CALLER, Caller, Role
+from holdfast.gateway.callers import CALLER, NOBODY, Caller
 from holdfast.identity import check_id
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from holdfast.gateway.audit import Audit
     from holdfast.gateway.tokens import Tokens
 
 #: What shows no data: probes, and the page's own files.
@@ -27,7 +29,10 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", *page.FILES})
 _SIDECAR_API = "/v1.0/"
 _WHO = frozenset({b"authorization", b"dapr-api-token", b"holdfast-tenant"})
 _EVERYBODY = Caller()
-_NOBODY = Caller(role=Role.READER)
+# Names under which others take a token in the URL.
+_SECRETS = frozenset(
+    {"token", "access_token", "auth_token", "api_key", "apikey", "authorization", "bearer", "password"}
+)
 _ELSEWHERE = frozenset({b"cross-site", b"same-site"})
 _OTHER_SITES = "Pages of other sites may not call this server."
 
@@ -47,20 +52,24 @@ class OwnSiteOnly:
     whose own name suddenly stands for 127.0.0.1 is of the same site to the browser.
     """
 
-    def __init__(self, app: ASGIApp, *, loopback_names: bool) -> None:
+    def __init__(self, app: ASGIApp, audit: Audit, *, loopback_names: bool) -> None:
         self._app = app
+        self._audit = audit
         self._loopback_names = loopback_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := self._refusal(scope)):
-            await send_error(send, Forbidden(refusal))
+        if scope["type"] == "http" and (error := self._refusal(scope)):
+            self._audit.refused(scope, error)
+            await send_error(send, error)
             return
         await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> str | None:
+    def _refusal(self, scope: Scope) -> HoldfastError | None:
         refusal = origin = host = None
         for name, value in scope["headers"]:
             if name == b"host":
+                if host is not None:
+                    return InvalidRequest("The header Host is there twice.")
                 host = value
                 if self._loopback_names and not _names_loopback(value):
                     refusal = (
@@ -73,7 +82,7 @@ class OwnSiteOnly:
         # Browsers that do not say how a request came about still say from where.
         if origin is not None and origin.partition(b"://")[2] != host:
             refusal = _OTHER_SITES
-        return None if scope["path"] in OPEN_PATHS else refusal
+        return None if refusal is None or scope["path"] in OPEN_PATHS else Forbidden(refusal)
 
 
 @lru_cache(maxsize=64)
@@ -89,8 +98,11 @@ class Identified:
     as good where it looks for a sidecar.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Callable[[], Tokens] | None, sidecar_paths: Collection[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, audit: Audit, tokens: Callable[[], Tokens] | None, sidecar_paths: Collection[str] = ()
+    ) -> None:
         self._app = app
+        self._audit = audit
         self._tokens = tokens
         # What daprd calls has a token of its own, which the Dapr host checks.
         self._sidecar_paths = tuple(sidecar_paths)
@@ -100,14 +112,19 @@ class Identified:
             try:
                 scope[CALLER] = self._identify(scope)
             except HoldfastError as error:
+                self._audit.refused(scope, error)
                 await send_error(send, error)
                 return
         await self._app(scope, receive, send)
 
     def _identify(self, scope: Scope) -> Caller:
         path: str = scope["path"]
-        if path in OPEN_PATHS or path.startswith(self._sidecar_paths):
-            return _NOBODY
+        if path.startswith(self._sidecar_paths):
+            return NOBODY
+        if scope["query_string"]:
+            _check_query(scope["query_string"])
+        if path in OPEN_PATHS:
+            return NOBODY
         given = _given(scope)
         caller = _EVERYBODY if self._tokens is None else self._known(self._tokens(), path, given)
         if (named := given.get(b"holdfast-tenant")) is not None:
@@ -126,6 +143,15 @@ class Identified:
         if caller is None:
             raise Unauthorized
         return caller
+
+
+def _check_query(query: bytes) -> None:
+    names = (unquote_to_bytes(part.partition(b"=")[0]) for part in query.split(b"&"))
+    if any(name.decode("latin-1").lower() in _SECRETS for name in names):
+        raise InvalidRequest(
+            "A token is sent as 'Authorization: Bearer TOKEN', never in the URL, which others write down: "
+            "if this was one, make a new one."
+        )
 
 
 def _given(scope: Scope) -> dict[bytes, bytes]:

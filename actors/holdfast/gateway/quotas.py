@@ -41,6 +41,11 @@ class Quotas:
     def of(self, tenant: str) -> Quota:
         return self.by_tenant.get(tenant, self.others)
 
+    @property
+    def limit_requests(self) -> bool:
+        """Whether any tenant may send only so many."""
+        return any(quota.requests_per_second is not None for quota in (*self.by_tenant.values(), self.others))
+
     @classmethod
     def read(cls, tables: Mapping[str, Any]) -> Self:
         """From tables by tenant. Raises SettingsError, in a sentence, for what is no quota."""
