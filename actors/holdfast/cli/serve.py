@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.app import App
-from holdfast.cli.options import option
+from holdfast.cli.options import option, tenants_table
 from holdfast.errors import SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
 
@@ -93,6 +93,7 @@ def serve(
 
     from holdfast.gateway import server
     from holdfast.gateway.access import is_loopback
+    from holdfast.gateway.quotas import Quotas
     from holdfast.gateway.token_file import TokenFile
     from holdfast.gateway.tokens import Tokens
     from holdfast.worker.threads import leave_threads
@@ -107,6 +108,7 @@ def serve(
         raise SettingsError("There is a token and a file of tokens: set --token or --tokens, not both.")
     token_file = TokenFile(tokens_file) if tokens_file else None
     tokens = token_file.tokens if token_file else _always(Tokens.of_one(token)) if token else None
+    quotas = Quotas.read(tenants_table())
     loaded = [load_app(name) for name in apps]
 
     def make_host(app: FastAPI) -> Host:
@@ -118,7 +120,7 @@ def serve(
 
         return EmbeddedHost(data, app_id=app_id, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
 
-    gateway = server.create_gateway(make_host, tokens=tokens, loopback=loopback)
+    gateway = server.create_gateway(make_host, tokens=tokens, quotas=quotas, loopback=loopback)
     listener = server.listen(listen, port)
 
     def announce() -> None:

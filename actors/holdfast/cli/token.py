@@ -27,8 +27,7 @@ def new(name: str, role: str, tenant: str | None) -> None:
     The file has its digest only: the token itself is shown this once.
     """
     from holdfast.gateway.tokens import digest_of
-    from holdfast.idempotency.interface import DEFAULT_TENANT
-    from holdfast.identity import check_id
+    from holdfast.identity import DEFAULT_TENANT, check_id
 
     try:
         check_id(name, "name")

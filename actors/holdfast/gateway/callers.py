@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from holdfast.errors import Forbidden
-from holdfast.idempotency.interface import DEFAULT_TENANT
+from holdfast.identity import DEFAULT_TENANT
 
 #: Where the scope of a request has its caller.
 CALLER = "holdfast.caller"

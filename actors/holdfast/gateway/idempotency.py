@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import Forbidden, InvalidRequest
 from holdfast.gateway import idempotency_documents as documents
 from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Endpoint
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
 Answer = dict[str, Any]
+
+#: In a path, the tenant of whoever calls; nobody can be called so.
+OWN_TENANT = "~"
 
 
 class Idempotency:
@@ -68,4 +71,10 @@ def _names(call: Call) -> tuple[str, str]:
     tenant, key = call.parameters
     if not key or len(key) > MAX_KEY or "\0" in key or "\ufffd" in key:
         raise InvalidRequest(f"This key is not valid: it must have 1 to {MAX_KEY} characters of UTF-8, URL-encoded.")
+    caller = call.caller
+    if tenant in ("", OWN_TENANT):
+        tenant = caller.tenant
+    if caller.bound and tenant != caller.tenant:
+        # Before anything is looked up, so that it says nothing of what is there.
+        raise Forbidden("This token belongs to another tenant than the one the path names.")
     return tenant, key

@@ -14,9 +14,9 @@ from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Accepted, Endpoint
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.refusals import accepted
-from holdfast.identity import check_id
+from holdfast.identity import check_id, qualify
 from holdfast.orchestration.actor import waiting_for
-from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, SHARDS
+from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shards_of
 from holdfast.orchestration.instance import Status  # noqa: TC001 (pydantic looks it up)
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.pushpop.doorbell import Doorbell, Listening
@@ -113,37 +113,38 @@ class Orchestrations:
         _, data = await call.json_object(optional=True)
         body = StartBody.parse(data)
         instance_id = str(uuid.uuid4()) if body.instance_id is None else check_id(body.instance_id, "instance id")
+        address = qualify(call.caller.tenant, instance_id)
         request = {"name": name, "input": body.input, "version": body.version, "seed": secrets.token_hex(8)}
-        answer = await self._ask(instance_id, "Start", request)
+        answer = await self._ask(address, "Start", request)
         told = {"instance_id": instance_id, "created": answer["created"]}
         return Accepted(told) if answer["created"] else told
 
     async def history(self, call: Call) -> Answer:
-        return await self._ask(_instance_id(call), "History", call.query(HistoryQuery).model_dump())
+        return await self._ask(_address(call), "History", call.query(HistoryQuery).model_dump())
 
     async def raise_event(self, call: Call) -> Answer:
         event_id = call.query(EventQuery).event_id
         name = check_id(call.parameters[1], "event name")
         body = {"name": name, "data": await call.json_value(), "event_id": event_id}
-        await self._ask(_instance_id(call), "RaiseEvent", body)
+        await self._ask(_address(call), "RaiseEvent", body)
         return Accepted({"success": True})
 
     async def delete(self, call: Call) -> Answer:
-        return await self._ask(_instance_id(call), "Delete", call.query(DeleteQuery).model_dump())
+        return await self._ask(_address(call), "Delete", call.query(DeleteQuery).model_dump())
 
     async def wait(self, call: Call) -> Answer:
         """The status when it has ended, or when time is up."""
-        instance_id = _instance_id(call)
+        address = _address(call)
         loop = asyncio.get_running_loop()
         until = loop.time() + call.query(WaitQuery).timeout_seconds
         gone = asyncio.ensure_future(call.gone())
         try:
-            with Listening(waiting_for(instance_id)) as rung:
+            with Listening(waiting_for(address)) as rung:
                 while True:
                     rung.clear()
                     left = until - loop.time()
                     doorbell = await self._doorbell.hang() if left > 0 else None
-                    answer = await self._ask(instance_id, "Status", {"doorbell": doorbell})
+                    answer = await self._ask(address, "Status", {"doorbell": doorbell})
                     if answer["ended_at"] is not None or left <= 0 or gone.done() or self._stopping:
                         return answer
                     waiting = asyncio.ensure_future(rung.wait())
@@ -161,10 +162,13 @@ class Orchestrations:
         body = dump({key: value for key, value in asked.items() if value is not None})
         found: dict[str, Answer] = {}
         upto: str | None = None
-        for shard in await asyncio.gather(
-            *(self._client.invoke_method(INSTANCE_INDEX_TYPE, str(number), "List", body) for number in range(SHARDS))
+        for page in await asyncio.gather(
+            *(
+                self._client.invoke_method(INSTANCE_INDEX_TYPE, shard, "List", body)
+                for shard in shards_of(call.caller.tenant)
+            )
         ):
-            answer = load(shard)
+            answer = load(page)
             for instance_id, name, status, at, _ in answer["instances"]:
                 entry = {"instance_id": instance_id, "name": name, "status": status, "created_at": iso(at)}
                 found[instance_id] = entry
@@ -182,7 +186,7 @@ class Orchestrations:
 
     def _asking(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
         async def ask(call: Call) -> Answer:
-            return await self._ask(_instance_id(call), method, None)
+            return await self._ask(_address(call), method, None)
 
         return ask
 
@@ -191,7 +195,7 @@ class Orchestrations:
 
         async def send(call: Call) -> Answer:
             _, data = await call.json_object(optional=True)
-            return await self._ask(_instance_id(call), method, data)
+            return await self._ask(_address(call), method, data)
 
         return send
 
@@ -204,9 +208,10 @@ class Orchestrations:
 
         return tell
 
-    async def _ask(self, instance_id: str, method: str, data: Any) -> Answer:
-        return accepted(await self._gatherer.call(instance_id, method, dump(data)))
+    async def _ask(self, address: str, method: str, data: Any) -> Answer:
+        return accepted(await self._gatherer.call(address, method, dump(data)))
 
 
-def _instance_id(call: Call) -> str:
-    return check_id(call.parameters[0], "instance id")
+def _address(call: Call) -> str:
+    """The instance's actor: only answers have the name that callers know."""
+    return qualify(call.caller.tenant, check_id(call.parameters[0], "instance id"))

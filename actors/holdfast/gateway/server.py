@@ -28,11 +28,13 @@ from holdfast.gateway.limits import Announced
 from holdfast.gateway.metrics import RequestsCounted
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues import Queues
+from holdfast.gateway.quotas import NO_QUOTAS
 from holdfast.gateway.rates import Paced
 from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.registry import Registry
+from holdfast.orchestration.tenants import TenantIndexActor
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from holdfast.app import App
+    from holdfast.gateway.quotas import Quotas
     from holdfast.gateway.token_file import TokenFile
     from holdfast.gateway.tokens import Tokens
     from holdfast.runtime.contract import Host
@@ -59,6 +62,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
     QueueIndexActor,
     DoorbellActor,
     InstanceIndexActor,
+    TenantIndexActor,
     IdempotencyActor,
 )
 
@@ -83,12 +87,12 @@ def create_gateway(
     make_host: Callable[[FastAPI], Host],
     *,
     tokens: Callable[[], Tokens] | None = None,
-    rate_of: Callable[[str], float | None] | None = None,
+    quotas: Quotas = NO_QUOTAS,
     loopback: bool = False,
 ) -> Gateway:
     """Nothing of it is started. With ``loopback`` only this machine can reach it.
 
-    ``tokens`` gives those of the moment, ``rate_of`` how many requests a tenant may send in a second.
+    ``tokens`` gives those of the moment, ``quotas`` how much each tenant may have.
 
     FastAPI is the innermost: what is called often is taken by those around it, and never gets there.
     """
@@ -98,7 +102,7 @@ def create_gateway(
     health.install(app, host)
     metrics.install(app, host)
     page.install(app)
-    queues = Queues(host.client)
+    queues = Queues(host.client, quotas)
     orchestrations = Orchestrations(host.client)
     idempotency = Idempotency(host.client)
     audit = Audit()
@@ -115,8 +119,8 @@ def create_gateway(
         front = ActorApi(front, host)
     sidecar_paths = [f"/{root}/" for root in sidecar_roots]
     front = Announced(front, audit, sidecar_paths)
-    if rate_of is not None:
-        front = Paced(front, rate_of, audit)
+    if quotas.limit_requests:
+        front = Paced(front, lambda tenant: quotas.of(tenant).requests_per_second, audit)
     front = Identified(front, audit, tokens, sidecar_paths)
     front = OwnSiteOnly(front, audit, loopback_names=loopback and tokens is None)
     front = RequestsCounted(front, host.client.meters.registry)

@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from holdfast.errors import InvalidRequest, SettingsError
 from holdfast.gateway.callers import Caller, Role
 from holdfast.gateway.tokens import Tokens, digest_of
-from holdfast.idempotency.interface import DEFAULT_TENANT
-from holdfast.identity import check_id
+from holdfast.identity import DEFAULT_TENANT, check_id
 from holdfast.pushpop.requests import explain
 
 if TYPE_CHECKING:
