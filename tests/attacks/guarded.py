@@ -61,6 +61,8 @@ class Guarded(ABC):
         self.file = folder / "tokens.toml"
         self._app: ChildProcess | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._audit: list[dict[str, Any]] = []
+        self._read_to = 0
 
     @property
     @abstractmethod
@@ -158,8 +160,15 @@ class Guarded(ABC):
 
     def audit(self) -> list[dict[str, Any]]:
         """The lines of the audit log."""
-        lines = (json.loads(line) for line in self.app.logged().splitlines() if line.startswith("{"))
-        return [line for line in lines if line["logger"] == "holdfast.audit"]
+        # From where it was read last: there are many of them.
+        with self.app.log.open("rb") as log:
+            log.seek(self._read_to)
+            whole = log.read().rpartition(b"\n")[0]
+        if whole:
+            self._read_to += len(whole) + 1
+            lines = (json.loads(line) for line in whole.splitlines() if line.startswith(b"{"))
+            self._audit += [line for line in lines if line["logger"] == "holdfast.audit"]
+        return self._audit
 
     async def told(self, attack: Callable[[], Awaitable[Outcome]]) -> tuple[Outcome, dict[str, Any]]:
         """What comes of an attack, and the line about it: it is repeated, as there are only so many lines a second."""
