@@ -46,6 +46,10 @@ class InvalidRequest(HoldfastError):
     status = 400
 
 
+class BrokenOff(InvalidRequest):
+    """The body did not arrive whole."""
+
+
 class InvalidLockId(HoldfastError):
     """This is not the lock that is active."""
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from pydantic import BaseModel, ValidationError
 
-from holdfast.errors import Forbidden, HoldfastError, InvalidRequest, MethodNotAllowed, NotFound, TooLarge
+from holdfast.errors import BrokenOff, Forbidden, HoldfastError, InvalidRequest, MethodNotAllowed, NotFound, TooLarge
 from holdfast.gateway.answers import FAULT, send_error
 from holdfast.gateway.bodies import parse, parse_object
 from holdfast.gateway.callers import CALLER, Role
@@ -35,10 +35,6 @@ log = logging.getLogger(__name__)
 _REFUSALS = (Forbidden, InvalidRequest, TooLarge)
 
 Query = TypeVar("Query", bound=BaseModel)
-
-
-class _BrokenOff(InvalidRequest):
-    """The body did not arrive whole."""
 
 
 class Accepted(dict[str, Any]):
@@ -94,7 +90,7 @@ class Call:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise _BrokenOff
+                raise BrokenOff
             part = message.get("body", b"")
             size += len(part)
             if size > MAX_BODY:
@@ -151,7 +147,7 @@ class Endpoints:
             status = error.status
             if status >= 500:
                 log.warning("%s %s: %s", scope["method"], scope["path"], error)
-            elif isinstance(error, _REFUSALS) and not isinstance(error, _BrokenOff):
+            elif isinstance(error, _REFUSALS) and not isinstance(error, BrokenOff):
                 self._audit.refused(scope, error, told=isinstance(error, Forbidden))
             await send_error(send, error)
         except Exception:
