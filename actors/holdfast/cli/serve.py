@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from holdfast.gateway.tokens import Tokens
     from holdfast.runtime.contract import Host
+
+
+log = logging.getLogger(__name__)
 
 
 @click.command(short_help="Run the server.")
@@ -115,6 +119,8 @@ def serve(
         if (host_name or ("dapr" if _beside_daprd() else "embedded")) == "dapr":
             from holdfast.runtime.dapr import DaprHost
 
+            if tokens is not None and not os.environ.get("APP_API_TOKEN"):
+                log.warning("there is no APP_API_TOKEN: whoever is on this machine can call actors past all tokens")
             return DaprHost(app, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
         from holdfast.runtime.embedded import EmbeddedHost
 

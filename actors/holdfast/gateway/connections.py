@@ -129,6 +129,12 @@ class ImpatientProtocol(HttpToolsProtocol):
         """Whether an answer is still to come, or is coming."""
         return self.cycle is not None and not self.cycle.response_complete
 
+    def _may_answer(self) -> bool:
+        if self._arriving and not self._in_head:
+            return not self.cycle.response_started
+        # Not in the place of the answer to the request before.
+        return not self._is_running()
+
     def _size_of_head(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
@@ -139,8 +145,7 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: HoldfastError) -> None:
         self.audit.refused_connection(self.client[0] if self.client else "a Unix socket", error, str(error))
-        # Not in the place of the answer to a request before this one.
-        if not self._is_running() or (self._arriving and not self._in_head and not self.cycle.response_started):
+        if self._may_answer():
             response = error_response(error)
             headers = b"".join(b"%b: %b\r\n" % header for header in response.raw_headers)
             head = STATUS_LINE[error.status] + headers + b"connection: close\r\n\r\n"

@@ -139,29 +139,30 @@ class Endpoints:
             return
         scope["route"] = endpoint.path
         call = Call(scope, receive, parameters)
+        refusal: HoldfastError | None = None
         try:
             call.caller.must_be(endpoint.role)
             answer = await endpoint.handle(call)
             body = dump(answer)
+            status = 202 if isinstance(answer, Accepted) else 200
         except HoldfastError as error:
-            status = error.status
+            refusal, status = error, error.status
             if status >= 500:
                 log.warning("%s %s: %s", scope["method"], scope["path"], error)
             elif isinstance(error, _REFUSALS) and not isinstance(error, BrokenOff):
                 self._audit.refused(scope, error, told=isinstance(error, Forbidden))
-            await send_error(send, error)
         except Exception:
-            status = 500
+            refusal, status = FAULT, FAULT.status
             log.exception("%s %s failed", scope["method"], scope["path"])
-            await send_error(send, FAULT)
-        else:
-            status = 202 if isinstance(answer, Accepted) else 200
-            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
         if endpoint.role is Role.OPERATOR and status != Forbidden.status:
             names = dict(zip(endpoint.names, parameters, strict=True))
             self._audit.acted(call.caller, endpoint.verb, endpoint.path, names, status)
+        if refusal is not None:
+            await send_error(send, refusal)
+            return
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
     def _find(self, scope: Scope) -> tuple[Endpoint, list[str]]:
         # The raw path: an encoded slash belongs to its segment, and is for the handler to refuse.

@@ -68,7 +68,11 @@ def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
     ]
     words = endpoint.path.replace("{queue}", "").replace("{instance_id}", "one").replace("{name}", "")
     identity = "_".join(re.findall(r"[a-z]+", f"{endpoint.verb.lower()}/{words}"))
-    return operation | {"operationId": identity, "parameters": [*path, *operation.get("parameters", ()), _TENANT]}
+    return operation | {
+        "operationId": identity,
+        "parameters": [*path, *operation.get("parameters", ()), _TENANT],
+        "x-holdfast-role": endpoint.role.word,
+    }
 
 
 def _resolved(value: Any, models: dict[str, Any]) -> Any:

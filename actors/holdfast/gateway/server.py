@@ -116,9 +116,9 @@ def create_gateway(
     front: ASGIApp = Front(by_root, app)
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
-        front = ActorApi(front, host)
+        front = ActorApi(front, host, audit)
     sidecar_paths = [f"/{root}/" for root in sidecar_roots]
-    front = Announced(front, audit, sidecar_paths)
+    front = Announced(front, audit, [*sidecar_paths, "/v1.0/"])
     if quotas.limit_requests:
         front = Paced(front, lambda tenant: quotas.of(tenant).requests_per_second, audit)
     front = Identified(front, audit, tokens, sidecar_paths)
