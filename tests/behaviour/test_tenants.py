@@ -15,6 +15,7 @@ from behaviour.runs import Run, accepted
 from behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
 from behaviour.test_partitions import PARTITIONS, one_in_each, partitioned
 from behaviour.test_redrive import letters_of, rejected
+from behaviour.test_replicas import MOVED, on_replicas, second_replica
 from conformance.stack import eventually
 
 if TYPE_CHECKING:
@@ -397,3 +398,16 @@ async def test_a_tenant_may_store_so_many_items(server: Server) -> None:
     answers = await asyncio.gather(*(first.push(number) for number in range(15)))
     assert sorted(answer.status for answer in answers) == [200] * 10 + [429] * 5
     (await server.queue().push_many(*range(20))).ok()
+
+
+@on_replicas
+async def test_a_replica_serves_tenants_that_another_had_first(server: Server) -> None:
+    async with second_replica(server) as second:
+        runs = [await Run(second.of(f"{server.name}-{number}")).begin("calling", "hold") for number in range(6)]
+        for run in runs:
+            await eventually(partial(_began, run))
+    (server.stack.folder / f"released-{server.name}").touch()
+    for run in runs:
+        again = Run(server.of(run.server.tenant or ""))
+        again.id = run.id
+        assert await again.output(within=MOVED) == "held"

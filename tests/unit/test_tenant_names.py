@@ -11,6 +11,7 @@ from holdfast.idempotency.interface import record_id
 from holdfast.identity import (
     beside,
     check_actor_id,
+    is_first_partition,
     partition_id,
     qualify,
     split_instance_actor,
@@ -31,6 +32,7 @@ def test_what_is_joined_can_be_split() -> None:
         actor_id = check_actor_id(partition_id(qualify(tenant, name), partition))
         assert split_queue_actor(actor_id) == (tenant, name, partition)
         assert split_partition(actor_id) == (qualify(tenant, name), partition)
+        assert is_first_partition(actor_id) == (partition == 0)
         assert beside(qualify(tenant, name), "other") == qualify(tenant, "other")
     for tenant, name in product(TENANTS, NAMES):
         assert split_instance_actor(check_actor_id(qualify(tenant, name))) == (tenant, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Capacity, HoldfastError
@@ -19,6 +19,7 @@ from holdfast.pushpop.index import list_queues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from holdfast.gateway.partitions import Partitions
     from holdfast.gateway.quotas import Quota, Quotas
@@ -28,8 +29,10 @@ log = logging.getLogger(__name__)
 
 # Bounds memory, whatever the number of tenants; one that was forgotten is counted anew.
 MOST_TENANTS = 1000
-# While there seems to be room, what others push is heard of this late.
+# While there seems to be room, it is counted anew beside the pushes when the last time was so long ago,
 FRESH_SECONDS = 5.0
+# and before the next one when it was so long ago.
+STALE_SECONDS = 10.0
 # Before somebody is refused, it is looked again, unless that was just done.
 AGAIN_SECONDS = 1.0
 # A queue that was let in is listed when its first item is stored, which takes a moment.
@@ -51,7 +54,12 @@ class Allowances:
         self._quotas = quotas
         self._limited: OrderedDict[str, Allowance] = OrderedDict()
 
-    def of(self, tenant: str) -> Allowance | None:
+    def pushing(self, queue: str, items: int) -> AbstractAsyncContextManager[None]:
+        """Around a push into this queue, or what else makes it. Raises Capacity when there is no room for that."""
+        allowance = self._of(split_tenant(queue)[0])
+        return nullcontext() if allowance is None else allowance.pushing(queue, items)
+
+    def _of(self, tenant: str) -> Allowance | None:
         """None for a tenant that may have as much as it likes."""
         quota = self._quotas.of(tenant)
         if quota.max_queues is None and quota.max_items is None:
@@ -98,7 +106,6 @@ class Allowance:
 
     @asynccontextmanager
     async def pushing(self, queue: str, items: int) -> AsyncIterator[None]:
-        """Around a push, or what else makes a queue. Raises Capacity when there is no room for that."""
         new = await self._admit(queue)
         await self._find_room(items)
         self._underway += items
@@ -130,9 +137,10 @@ class Allowance:
         most = self._quota.max_items
         if most is None or not items:
             return
-        if self._counted_at == _NEVER or (self._too_many(items, most) and self._counted_at < _now() - AGAIN_SECONDS):
+        age = _now() - self._counted_at
+        if age > STALE_SECONDS or (age > AGAIN_SECONDS and self._too_many(items, most)):
             await self._count()
-        elif self._counted_at < _now() - FRESH_SECONDS and not self._recounting:
+        elif age > FRESH_SECONDS and not self._recounting:
             self._recounting = True
             self._partitions.start(self._count()).add_done_callback(self._recounted)
         if self._too_many(items, most):

@@ -78,8 +78,10 @@ class Queues:
     def __init__(self, client: HostClient, quotas: Quotas = NO_QUOTAS) -> None:
         self._client = client
         self._partitions = Partitions(client)
-        self._allowances = Allowances(client, self._partitions, quotas)
-        self._partitions.listeners.append(self._allowances.heard)
+        # Where nobody is limited, nothing is counted.
+        self._allowances = Allowances(client, self._partitions, quotas) if quotas.limit_storage else None
+        if self._allowances is not None:
+            self._partitions.listeners.append(self._allowances.heard)
         self._pushes = Pushes(self._partitions)
         self._dead_letters = DeadLetters(self._partitions)
         self._configuration = Configuration(self._partitions)
@@ -126,11 +128,10 @@ class Queues:
         queue = _queue_id(call)
         body, data = await call.json_object()
         refuse_elsewhere(data)
-        allowance = self._allowances.of(call.caller.tenant)
-        if allowance is None:
+        if self._allowances is None:
             return accepted(await self._pushes.push(queue, body, data))
         items = data.get("items")
-        async with allowance.pushing(queue, len(items) if isinstance(items, list) else 1):
+        async with self._allowances.pushing(queue, len(items) if isinstance(items, list) else 1):
             return accepted(await self._pushes.push(queue, body, data))
 
     async def pop(self, call: Call) -> Answer:
@@ -194,8 +195,7 @@ class Queues:
     async def set_config(self, call: Call) -> Answer:
         queue = _queue_id(call)
         body, data = await call.json_object()
-        allowance = self._allowances.of(call.caller.tenant)
-        async with contextlib.nullcontext() if allowance is None else allowance.pushing(queue, 0):
+        async with contextlib.nullcontext() if self._allowances is None else self._allowances.pushing(queue, 0):
             return await self._configuration.change(queue, body, data)
 
     async def queues(self, call: Call) -> Answer:

@@ -46,6 +46,12 @@ class Quotas:
         """Whether any tenant may send only so many."""
         return any(quota.requests_per_second is not None for quota in (*self.by_tenant.values(), self.others))
 
+    @property
+    def limit_storage(self) -> bool:
+        """Whether any tenant may have only so many queues, or items."""
+        every = (*self.by_tenant.values(), self.others)
+        return any(quota.max_queues is not None or quota.max_items is not None for quota in every)
+
     @classmethod
     def read(cls, tables: Mapping[str, Any]) -> Self:
         """From tables by tenant. Raises SettingsError, in a sentence, for what is no quota."""

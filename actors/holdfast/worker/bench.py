@@ -52,6 +52,11 @@ class Job:
         """The same however often the activity is run for this call."""
         return f"{self.instance_id}:{self.execution_id}:{self.scheduled_seq}"
 
+    def __str__(self) -> str:
+        """As the log has it."""
+        whose = "" if self.tenant == DEFAULT_TENANT else f" of tenant {self.tenant}"
+        return f"{self.name} of {self.instance_id}{whose}"
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
