@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,6 @@ from holdfast.errors import SettingsError
 from holdfast.gateway.callers import Caller, Role
 from holdfast.gateway.token_file import TokenFile
 from holdfast.gateway.tokens import Tokens, digest_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "a-secret-0123456789"
 
@@ -108,3 +106,9 @@ def test_a_file_that_others_may_read_or_change_is_told_of(
 ) -> None:
     TokenFile(written(tmp_path, f'[[token]]\nname = "x"\ntoken = "{SECRET}"', mode))
     assert ("chmod 600" in caplog.text) is told
+
+
+def test_the_example_in_the_documentation_is_right(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "access.md").read_text()
+    [example] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert len(TokenFile(written(tmp_path, example)).tokens()) == 2
