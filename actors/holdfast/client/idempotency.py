@@ -28,6 +28,7 @@ Answer = dict[str, Any]
 
 # Somebody who died does not finish sooner for being asked more often.
 _LONGEST_PAUSE = 2.0
+_OWN_TENANT = "~"
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,10 @@ class Outcome(Generic[Result]):
 class IdempotencyCalls:
     """Of one (tenant, key). Each may be repeated: an owner that says the same twice is heard once."""
 
-    def __init__(self, connection: Connection, tenant_id: str, key: str) -> None:
+    def __init__(self, connection: Connection, tenant_id: str | None, key: str) -> None:
         self._connection = connection
-        self._path = f"idempotency/{quote(tenant_id or 'default', safe='')}/{quote(key, safe='')}"
+        # The server knows whose the connection is.
+        self._path = f"idempotency/{quote(tenant_id or _OWN_TENANT, safe='')}/{quote(key, safe='')}"
 
     async def begin(self, owner: str, lease_seconds: int) -> Answer:
         return await self.call("begin", {"owner": owner, "lease_seconds": lease_seconds})

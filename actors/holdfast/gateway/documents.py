@@ -241,6 +241,7 @@ SET_CONFIG = document(
     "Change the keys named",
     QueueConfig,
     QueueConfig().model_dump(),
+    errors.Capacity,
     body=QueueConfig.model_json_schema(),
     sent={"max_deliveries": 5, "partitions": 4},
 )

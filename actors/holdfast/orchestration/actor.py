@@ -17,7 +17,7 @@ from holdfast.errors import (
     OrchestrationEnded,
     UnknownOrchestration,
 )
-from holdfast.identity import check_id
+from holdfast.identity import split_instance_actor
 from holdfast.orchestration import answers, requests
 from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
 from holdfast.orchestration.effects import RunActivity, StartSubOrchestration
@@ -30,6 +30,7 @@ from holdfast.orchestration.interface import (
 )
 from holdfast.orchestration.messages import Outcome, Start
 from holdfast.orchestration.outbox import Outbox
+from holdfast.orchestration.tenants import Tenants
 from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.replies import refused
 from holdfast.runtime.errands import Errands
@@ -66,7 +67,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        check_id(self.id.id, "instance id")
+        # What runs in here knows no other tenant's instances: those it names are qualified on their way out.
+        self._tenant, self._instance_id = split_instance_actor(self.id.id)
         # Who waits for the end. Not saved: whoever waits asks again from time to time.
         self._doorbells: set[str] = set()
         self._errands = Errands(f"orchestration {self.id.id}")
@@ -243,7 +245,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 return
             chronicle = state.chronicle
             box = chronicle.outbox[number]
-            outbox = Outbox(self.host, self.id.id, chronicle.seed)
+            outbox = Outbox(self.host, self._tenant, self._instance_id, chronicle.seed)
             # Should this fail, or never come back.
             box.send_at = self.now() + RESEND_SECONDS
             await outbox.send((effect for effect in box.effects if state.wanted(effect)), again=box.restored)
@@ -262,8 +264,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         if status is not None:
             rank = [chronicle.created_at, chronicle.execution_id, chronicle.events]
             entry = {"name": chronicle.name, "status": status, "at": chronicle.created_at, "rank": rank}
-        shard = shard_of(self.id.id)
-        note = {"instance_id": self.id.id, "entry": entry}
+        await Tenants.of(self.host).note(self._tenant)
+        shard = shard_of(self._instance_id, self._tenant)
+        note = {"instance_id": self._instance_id, "entry": entry}
         await self.host.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(note))
         await self._call_myself("Listed", {"status": status})
 
@@ -285,7 +288,7 @@ class _State:
         state: _State | None = actor.work.derived.get("state")
         if state is None:
             head = await turn.load(HEAD)
-            chronicle = await drive(turn, Chronicle.restore(actor.id.id, head))
+            chronicle = await drive(turn, Chronicle.restore(actor._instance_id, head))
             state = actor.work.derived["state"] = cls(actor, chronicle)
             turn.owes(actor._next_deadline(chronicle))
         return state
@@ -366,9 +369,9 @@ def orchestration_actor(registry: Registry, *, always_replay: bool = False) -> t
     return made
 
 
-def waiting_for(instance_id: str) -> str:
-    """What a doorbell is told when an instance has ended; no queue is called so."""
-    return f"@{instance_id}"
+def waiting_for(actor_id: str) -> str:
+    """What a doorbell is told when an instance has ended; no queue is called so, of whichever tenant."""
+    return f"@@{actor_id}"
 
 
 async def drive(turn: Turn, steps: Steps[Result]) -> Result:
