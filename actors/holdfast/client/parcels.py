@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from holdfast.errors import InvalidRequest
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -47,14 +46,6 @@ class Entry:
         }
         entry: dict[str, Any] = {"item": orjson.Fragment(self.item), "priority": self.priority}
         return entry | {key: value for key, value in said.items() if value is not None}
-
-
-def encode(item: Any) -> bytes:
-    """An item as JSON."""
-    try:
-        return dump(item)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"This item cannot be written as JSON: {error}") from error
 
 
 def wrap(entry: Entry) -> Parcel:

@@ -11,7 +11,8 @@ from holdfast.client.answers import Completion
 from holdfast.client.batch import Batch
 from holdfast.client.calls import QueueCalls
 from holdfast.client.consumer import Consumer
-from holdfast.client.parcels import Entry, encode, pack, wrap
+from holdfast.client.parcels import Entry, pack, wrap
+from holdfast.client.payloads import encode
 from holdfast.client.taking import take
 from holdfast.errors import HoldfastError, NotFound, NotLeased
 
@@ -59,7 +60,7 @@ class Queue:
         Without a ``dedup_id`` it is not repeated when the answer was lost (``AnswerLost``) or unclear
         (``Unavailable``): the item may be stored.
         """
-        entry = Entry(encode(item), priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key)
+        entry = Entry(encode(item, "item"), priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key)
         stored: str = (await self._calls.push(wrap(entry)))["ids"][0]
         return stored
 
@@ -83,7 +84,7 @@ class Queue:
 
         def entry(item: Any) -> Entry:
             return Entry(
-                encode(item),
+                encode(item, "item"),
                 priority,
                 None if dedup_id is None else dedup_id(item),
                 delay_seconds,
