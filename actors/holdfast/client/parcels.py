@@ -36,6 +36,7 @@ class Entry:
     delay_seconds: float | None = None
     ttl_seconds: int | None = None
     idempotency_key: str | None = None
+    tenant_id: str | None = None
 
     def sent(self) -> dict[str, Any]:
         said = {
@@ -43,6 +44,7 @@ class Entry:
             "delay_seconds": self.delay_seconds,
             "ttl_seconds": self.ttl_seconds,
             "idempotency_key": self.idempotency_key,
+            "tenant_id": self.tenant_id,
         }
         entry: dict[str, Any] = {"item": orjson.Fragment(self.item), "priority": self.priority}
         return entry | {key: value for key, value in said.items() if value is not None}
