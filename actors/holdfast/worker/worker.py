@@ -153,7 +153,7 @@ class Worker:
         what = f"burying {len(batch.strangers)} items of {batch.queue} that are no activities"
         log.warning(what)
         try:
-            await insist(lambda: self._bench.bury(batch, batch.strangers, "It is no activity."), what)
+            await _insist(lambda: self._bench.bury(batch, batch.strangers, "It is no activity."), what)
         except HoldfastError as error:
             # Their lock runs out, and they come again.
             log.warning("%s: %s", what, error)
@@ -201,7 +201,7 @@ class Worker:
         except asyncio.CancelledError:
             if not context.cancelled:
                 raise
-            await insist(lambda: self._bench.done(underway.batch, job), f"{job.name} of {job.instance_id}")
+            await _insist(lambda: self._bench.done(underway.batch, job), f"{job.name} of {job.instance_id}")
         except HoldfastError as error:
             # Its lock runs out, and it comes again.
             log.warning("%s of %s: %s", job.name, job.instance_id, error)
@@ -215,11 +215,11 @@ class Worker:
 
     async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
         activity = self._registry.activity(job.name)
-        if (job.deliveries > 1 or job.again) and not await insist(
+        if (job.deliveries > 1 or job.again) and not await _insist(
             lambda: self._bench.awaited(job), f"whether {job.name} of {job.instance_id} is awaited"
         ):
             # Whoever had it before has told of its end, and died before it was off the queue; or it was given up.
-            await insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+            await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
             return
         most = _UNKNOWN_DELIVERIES if activity is None else activity.max_deliveries
         if job.deliveries > (most or self._max_deliveries[batch.queue]):
@@ -227,7 +227,7 @@ class Worker:
             if activity is None:
                 reason = f"It was taken {job.deliveries - 1} times, and no worker has an activity {job.name}."
             await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
-            await insist(
+            await _insist(
                 lambda: self._bench.bury(batch, [job.item_id], reason), f"burying {job.name} of {job.instance_id}"
             )
             return
@@ -238,10 +238,10 @@ class Worker:
             outcome = await (self._run_once if activity.idempotent else self._run)(activity, job, context)
         except AlreadyInProgress:
             # It is in the queue twice, and the other one is being run: should that fail, it comes again.
-            await insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+            await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
             return
         await self._tell(job, outcome)
-        await insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+        await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
 
     async def _run_once(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         """What it came to before, if it ran to its end for this call."""
@@ -258,10 +258,10 @@ class Worker:
         owner = {"owner": lease["owner"]}
         if "result" in outcome:
             done = owner | {"result": load(outcome["result"])}
-            await insist(lambda: self._bench.once(job, "commit", done), f"{job.name} of {job.instance_id}")
+            await _insist(lambda: self._bench.once(job, "commit", done), f"{job.name} of {job.instance_id}")
         else:
             failed = owner | {"error": outcome["error"]["message"][:1000]}
-            await insist(lambda: self._bench.once(job, "fail", failed), f"{job.name} of {job.instance_id}")
+            await _insist(lambda: self._bench.once(job, "fail", failed), f"{job.name} of {job.instance_id}")
         return outcome
 
     async def _begin_once(self, job: Job, lease: dict[str, Any]) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class Worker:
             except AlreadyInProgress as error:
                 return error
 
-        begun = await insist(begin, f"whether {job.name} of {job.instance_id} has run")
+        begun = await _insist(begin, f"whether {job.name} of {job.instance_id} has run")
         if isinstance(begun, AlreadyInProgress):
             raise begun
         return begun
@@ -310,7 +310,7 @@ class Worker:
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
         """Until whoever waits has it: an activity that was done is not lost because nobody could be reached."""
         try:
-            await insist(lambda: self._bench.tell(job, outcome), f"the outcome of {job.name} of {job.instance_id}")
+            await _insist(lambda: self._bench.tell(job, outcome), f"the outcome of {job.name} of {job.instance_id}")
         except NotFound:
             log.info("nobody waits for %s of %s any more", job.name, job.instance_id)
 
@@ -336,7 +336,7 @@ def _failed(failure: Failure) -> dict[str, Any]:
     return {"error": failure.dump()}
 
 
-async def insist(call: Callable[[], Awaitable[Result]], what: str) -> Result:
+async def _insist(call: Callable[[], Awaitable[Result]], what: str) -> Result:
     """Again and again, as long as trying again can help."""
     pause = _FIRST_PAUSE
     while True:
