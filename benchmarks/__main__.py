@@ -14,6 +14,7 @@ from rich.console import Console
 
 from benchmarks import (
     durable_turns,
+    idempotency,
     idle_memory,
     machine,
     noop_calls,
@@ -40,6 +41,7 @@ BENCHES: dict[str, Bench] = {
     "queue-depth": queue_depth,
     "queue-delayed": queue_delayed,
     "orchestrations": orchestrations,
+    "idempotency": idempotency,
 }
 
 # Of the machine's cores, and of the median: beyond these a run is not to be relied on.

@@ -118,6 +118,12 @@ async def count(number: int) -> int:
     return number
 
 
+@app.activity(queue="once", lock_seconds=2, idempotent=True)
+async def charge() -> str:
+    effect("charged")
+    return "charged"
+
+
 @app.activity(queue="acked", lock_seconds=2)
 async def hold() -> str:
     """Until the test says so."""

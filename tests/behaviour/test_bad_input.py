@@ -31,6 +31,7 @@ BODIES: dict[str, dict[str, list[Any]]] = {
     "push": {
         "priority": [*NOT_A_COUNT, 2**31],
         "idempotency_key": [*NOT_TEXT[1:], "k" * 256, "a\u0000b"],
+        "tenant_id": [*NOT_TEXT[1:], "t" * 256, "a\u0000b", "a/b", "a||b", "a@b", ".a", "a\n"],
         "dedup_id": [*NOT_TEXT[1:], "", "d" * 256, "a\u0000b"],
         "delay_seconds": [*NOT_SECONDS, 31_536_000.1, 10**30],
         "ttl_seconds": [*NOT_A_COUNT[1:], 0, 31_536_001],

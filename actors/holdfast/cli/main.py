@@ -9,6 +9,7 @@ import click
 from holdfast import __version__
 from holdfast.cli.dev import dev
 from holdfast.cli.doctor import doctor
+from holdfast.cli.idempotency import idempotency
 from holdfast.cli.options import from_settings_file
 from holdfast.cli.orchestration import orchestration
 from holdfast.cli.queue import queue
@@ -32,7 +33,7 @@ def cli(context: click.Context) -> None:
     context.default_map = from_settings_file(context.command)
 
 
-for _command in (serve, worker, dev, doctor, queue, orchestration, token):
+for _command in (serve, worker, dev, doctor, queue, orchestration, idempotency, token):
     cli.add_command(_command)
 
 

@@ -14,8 +14,10 @@ import click
 from holdfast.cli.options import option
 from holdfast.client.calls import QueueCalls, list_queues
 from holdfast.client.connection import Connection
+from holdfast.client.idempotency import IdempotencyCalls
 from holdfast.client.run_calls import RunCalls
 from holdfast.errors import (
+    AlreadyInProgress,
     AnswerLost,
     Capacity,
     ConnectionFailed,
@@ -58,7 +60,7 @@ Exit codes:
 _CODES: tuple[tuple[int, tuple[type[HoldfastError], ...]], ...] = (
     (WRONG_USAGE, (InvalidRequest, SettingsError)),
     (NOTHING_THERE, (LockNotFound, LockExpired, InvalidLockId, NotFound)),
-    (LOCKED, (QueueLocked,)),
+    (LOCKED, (QueueLocked, AlreadyInProgress)),
     (NOT_REACHABLE, (ConnectionFailed,)),
     (UNCLEAR, (AnswerLost, Unavailable, PartitionUnavailable)),
     (NO_ROOM, (Capacity, RateLimited)),
@@ -106,6 +108,9 @@ class Session:
 
     def run(self, instance_id: str) -> RunCalls:
         return RunCalls(self.connection, instance_id)
+
+    def record(self, tenant_id: str | None, key: str) -> IdempotencyCalls:
+        return IdempotencyCalls(self.connection, tenant_id, key)
 
     def ask(self, call: Coroutine[Any, Any, Result]) -> Result:
         return self.runner.run(call)

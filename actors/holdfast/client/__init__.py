@@ -10,6 +10,7 @@ from holdfast.client.batch import Batch
 from holdfast.client.calls import list_queues
 from holdfast.client.connection import Connection
 from holdfast.client.idempotency import IdempotencyCalls, Outcome, result_of, run_once
+from holdfast.client.once import Idempotency
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
 from holdfast.client.run_answers import HistoryEvent, OrchestrationStatus, OrchestrationSummary
@@ -30,6 +31,7 @@ __all__ = [
     "Completion",
     "DeadLetter",
     "HistoryEvent",
+    "Idempotency",
     "LockInfo",
     "Message",
     "OrchestrationStatus",

@@ -28,7 +28,7 @@ from holdfast.orchestration.interface import (
     OrchestrationActorInterface,
     OrchestrationServiceInterface,
 )
-from holdfast.orchestration.messages import Outcome, Start
+from holdfast.orchestration.messages import ActivityOutcome, Outcome, Start
 from holdfast.orchestration.outbox import Outbox
 from holdfast.orchestration.tenants import Tenants
 from holdfast.pushpop.doorbell import ring
@@ -54,6 +54,7 @@ Answer = dict[str, Any]
 
 # When an instance whose code is not here is looked at again.
 _WITHOUT_CODE_SECONDS = 60.0
+_UNDECLARED = "other"
 # What is in memory only for as long as it is wanted.
 _PASSING = ("history-", "outbox-", INPUT, ENDING)
 
@@ -147,6 +148,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             turn.wake_at(self._next_deadline(chronicle))
             await turn.save()
             chronicle.saved()
+            state.measure()
             turn.evict(*(key for key in turn.known() if key.startswith(_PASSING)))
             if self.always_replay or chronicle.ended:
                 state.forget_instance()
@@ -281,7 +283,10 @@ class _State:
         self.chronicle = chronicle
         self._registry = actor.registry
         self._now = actor.now
+        self._meters = actor.host.meters
         self._instance: Instance | None = None
+        #: Of activities whose outcome is yet to be saved: their names, how they ended, and how long they took.
+        self._latencies: list[tuple[str, str, float]] = []
 
     @classmethod
     async def of(cls, actor: OrchestrationActor, turn: Turn) -> _State:
@@ -300,6 +305,8 @@ class _State:
     async def instance(self, turn: Turn) -> Instance:
         if self._instance is None:
             events = await drive(turn, self.chronicle.history())
+            if events:
+                self._meters.replays.labels(self.chronicle.name).inc()
             try:
                 self._instance = Instance.restore(self._registry, self.chronicle.instance_id, events)
             except UnknownOrchestration as error:
@@ -320,9 +327,27 @@ class _State:
             raise NotFound(f"There is no orchestration {self.chronicle.instance_id}.")
         instance = await self.instance(turn)
         now = self._now()
+        called = None
+        if isinstance(message, ActivityOutcome):
+            called = instance.activity_called(message.execution_id, message.scheduled_seq)
         delivery = instance.deliver([message], now)
         await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
-        return delivery.replies[0]
+        [reply] = delivery.replies
+        if reply is Verdict.NEVER_SCHEDULED:
+            self._meters.unscheduled.inc()
+            log.warning("orchestration %s was told of the end of what it never asked for", instance.instance_id)
+        elif called is not None and isinstance(message, ActivityOutcome) and reply is Verdict.RECORDED:
+            ended = "completed" if message.error is None else "failed"
+            self._latencies.append((called.name, ended, max(0.0, now - called.timestamp)))
+        return reply
+
+    def measure(self) -> None:
+        """What was saved counts."""
+        latencies, self._latencies = self._latencies, []
+        for called, ended, seconds in latencies:
+            # Code may make names up as it likes: those that nobody declared are one label.
+            name = _UNDECLARED if self._registry.activity(called) is None else called
+            self._meters.activities.labels(name, ended).observe(seconds)
 
     async def go_on(self, turn: Turn) -> None:
         """What is due by itself."""

@@ -81,6 +81,7 @@ class Pushed:
     dedup_id: str | None = None
     delay_seconds: float = 0.0
     ttl_seconds: int | None = None
+    tenant_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -518,6 +519,7 @@ class Queue:
             # Its time runs from when it can be taken.
             None if ttl is None else (due_at or now) + ttl,
             due_at,
+            tenant_id=pushed.tenant_id,
         )
 
     def _shelve(self, now: float, pushed: Pushed) -> Steps[str]:
@@ -635,7 +637,7 @@ class Queue:
             "original_queue": self.name,
             "original_partition": self.partition,
             "original_id": taken.item_id(self.partition),
-            "tenant_id": self.tenant,
+            "tenant_id": item.tenant_id or self.tenant,
             "idempotency_key": item.idempotency_key,
             "dead_lettered_at": at,
         }

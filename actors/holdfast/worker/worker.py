@@ -175,13 +175,20 @@ class Worker:
                 if (missing := ceil(clock() - began + lasts - granted)) > 0:
                     await self._bench.extend(underway.batch, missing)
                     granted += missing
-                for job in list(underway.running):
-                    if lease := self._leases.get(job):
-                        await self._bench.once(job, "renew", lease)
-                    if not await self._bench.awaited(job):
-                        self._stop(underway, job)
             except HoldfastError as error:
                 log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, error)
+            for job in list(underway.running):
+                await self._look_after(underway, job)
+
+    async def _look_after(self, underway: _Underway, job: Job) -> None:
+        """Whatever becomes of one, the others of its batch are looked after too."""
+        try:
+            if lease := self._leases.get(job):
+                await self._bench.once(job, "renew", lease)
+            if not await self._bench.awaited(job):
+                self._stop(underway, job)
+        except HoldfastError as error:
+            log.warning("%s of %s, while it runs: %s", job.name, job.instance_id, error)
 
     def _stop(self, underway: _Underway, job: Job) -> None:
         task = underway.running.get(job)
@@ -241,7 +248,7 @@ class Worker:
         """What it came to before, if it ran to its end for this call."""
         # By its item, not by its worker: whoever gets it when a worker died goes on at once.
         lease = {"owner": f"{activity.queue}:{job.item_id}", "lease_seconds": 2 * self._queues[activity.queue]}
-        begun = await self._bench.once(job, "begin", lease)
+        begun = await self._begin_once(job, lease)
         if begun["outcome"] == "done":
             return {"result": dump(begun["result"]).decode()}
         self._leases[job] = lease
@@ -257,6 +264,22 @@ class Worker:
             failed = owner | {"error": outcome["error"]["message"][:1000]}
             await insist(lambda: self._bench.once(job, "fail", failed), str(job))
         return outcome
+
+    async def _begin_once(self, job: Job, lease: dict[str, Any]) -> dict[str, Any]:
+        """Raises AlreadyInProgress; what passes otherwise is waited for."""
+        # An instance that was deleted has left its records, and its id is free for another.
+        life = {} if job.life is None else {"life": job.life}
+
+        async def begin() -> dict[str, Any] | AlreadyInProgress:
+            try:
+                return await self._bench.once(job, "begin", lease | life)
+            except AlreadyInProgress as error:
+                return error
+
+        begun = await insist(begin, f"whether {job.name} of {job.instance_id} has run")
+        if isinstance(begun, AlreadyInProgress):
+            raise begun
+        return begun
 
     async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         try:
