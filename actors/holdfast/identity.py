@@ -8,6 +8,7 @@ from holdfast.errors import InvalidRequest
 
 MAX_ID_LENGTH = 255
 DEAD_LETTER_SUFFIX = "-deadletter"
+DEFAULT_TENANT = "default"
 
 #: As JSON Schema has it, where names are described.
 ID_PATTERN = r"^[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*$"
@@ -33,24 +34,57 @@ def check_queue_id(value: str) -> str:
     return value
 
 
+def check_tenant(value: str) -> str:
+    return check_id(value, "tenant id")
+
+
+def qualify(tenant: str, name: str) -> str:
+    """A tenant's queue, instance or shard among those of all tenants: ``@TENANT@NAME``, but bare in the default one."""
+    return name if tenant == DEFAULT_TENANT else f"@{tenant}@{name}"
+
+
+def split_tenant(qualified: str) -> tuple[str, str]:
+    """Whose it is, and what it is called there. Raises InvalidRequest for what :func:`qualify` does not make."""
+    if not qualified.startswith("@"):
+        return DEFAULT_TENANT, qualified
+    tenant, mark, name = qualified[1:].partition("@")
+    # One name for one thing: the default tenant's have no other.
+    if not mark or tenant == DEFAULT_TENANT:
+        raise InvalidRequest("This is not the name of anything of a tenant: those are @TENANT@NAME.")
+    return check_tenant(tenant), name
+
+
 def partition_id(queue: str, partition: int) -> str:
-    """The actor of one partition of a queue; the first has the queue's own name."""
+    """The actor of one partition of a queue, qualified or not; the first has the queue's own name."""
     return f"{queue}@{partition}" if partition else queue
 
 
 def split_partition(actor_id: str) -> tuple[str, int]:
-    """The queue and the partition an actor is for. Raises InvalidRequest when it is for none."""
-    queue, mark, number = actor_id.partition("@")
+    """The queue, qualified, and the partition an actor is for. Raises InvalidRequest when it is for none."""
+    tenant, queue, partition = split_queue_actor(actor_id)
+    return qualify(tenant, queue), partition
+
+
+def split_queue_actor(actor_id: str) -> tuple[str, str, int]:
+    """The same, with the tenant and the queue apart."""
+    tenant, name = split_tenant(actor_id)
+    queue, mark, number = name.partition("@")
     partition = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 0
-    if mark and partition_id(queue, partition) != actor_id:
+    if mark and partition_id(queue, partition) != name:
         raise InvalidRequest("This is not a partition of a queue: those are QUEUE@1, QUEUE@2 and so on.")
-    return check_queue_id(queue), partition
+    return tenant, check_queue_id(queue), partition
+
+
+def split_instance_actor(actor_id: str) -> tuple[str, str]:
+    """The tenant and the instance an actor is for. Raises InvalidRequest when it is for none."""
+    tenant, name = split_tenant(actor_id)
+    return tenant, check_id(name, "instance id")
 
 
 def check_actor_id(value: str) -> str:
     """The id of an actor: as above, and ``@``, which marks partitions and tenants."""
-    # Twice the length: a tenant and an id, each within its own limit, make one actor id.
-    if not value or len(value) > 2 * MAX_ID_LENGTH + 16 or not _ACTOR_ID.match(value):
+    # Twice the length: a tenant and an id, each within its own limit, make one actor id; and room for the suffixes.
+    if not value or len(value) > 2 * MAX_ID_LENGTH + 32 or not _ACTOR_ID.match(value):
         raise InvalidRequest("This actor id is not valid: it may hold letters, digits and '-_.:@' only.")
     return value
 
