@@ -90,7 +90,9 @@ def _queue_counts(tables: Tables) -> Check:
             apart.append(f"its locks hold {row['held']:,}, {row['locked_there']:,} items are locked")
         return f"{where} does not add up: {'; '.join(apart)}."
 
-    return _checked("queues", "Each queue holds what it counts, and its locks hold what is locked", wrong, PARTITION, tell)
+    return _checked(
+        "queues", "Each queue holds what it counts, and its locks hold what is locked", wrong, PARTITION, tell
+    )
 
 
 def _stored_once(tables: Tables) -> Check:
@@ -108,8 +110,10 @@ def _stored_once(tables: Tables) -> Check:
 def _dead_letter_origins(tables: Tables) -> Check:
     """A dead letter names where it came from, is no longer there, and came from there once."""
     origin = ("app_id", "tenant", "original_queue", "original_partition", "original_id")
-    letters = tables["dead_letters"].groupBy(*origin).agg(
-        F.count("*").alias("times"), F.min("queue").alias("queue"), F.min("id").alias("id")
+    letters = (
+        tables["dead_letters"]
+        .groupBy(*origin)
+        .agg(F.count("*").alias("times"), F.min("queue").alias("queue"), F.min("id").alias("id"))
     )
     items = tables["items"].select(
         "app_id",
@@ -204,14 +208,18 @@ def _completions(tables: Tables) -> Check:
             return f"{where} has {event} before {row['asked']} (event {row['about']:,}), which it answers."
         return f"{where} has {event} as the answer to {row['asked']} (event {row['about']:,})."
 
-    return _checked("completions", "Each completion has its schedule, and each schedule one completion", wrong, each, tell)
+    return _checked(
+        "completions", "Each completion has its schedule, and each schedule one completion", wrong, each, tell
+    )
 
 
 def _statuses(tables: Tables) -> Check:
     """An instance is what its history says."""
     instances = tables["instances"].select(*EXECUTION, "status", F.col("events").alias("counted"))
-    present = tables["history"].groupBy(*EXECUTION).agg(
-        F.count("*").alias("stored"), F.max_by("type", "seq").alias("last_type")
+    present = (
+        tables["history"]
+        .groupBy(*EXECUTION)
+        .agg(F.count("*").alias("stored"), F.max_by("type", "seq").alias("last_type"))
     )
     told = instances.join(present, list(EXECUTION), "left")
     ended_with = named("status", _ENDED_WITH)

@@ -36,12 +36,14 @@ def steps(history: DataFrame) -> DataFrame:
     """One row for each thing that was asked for: ``app_id, tenant, instance_id, execution_id, seq, kind, name, attempt,
     asked_at, answered_at, outcome, seconds``.
 
-    ``kind`` is ``activity``, ``sub-orchestration``, ``timer`` or ``event``, ``outcome`` is ``done``, ``failed``, or null
-    as long as it is waited for. Each attempt of an activity is a row of its own.
+    ``kind`` is ``activity``, ``sub-orchestration``, ``timer`` or ``event``; ``outcome`` is ``done``, ``failed`` or,
+    while it is waited for, null. Each attempt of an activity is a row of its own.
     """
     asked, answered = F.col("type").isin(*ASKED), F.col("type").isin(*ANSWERED)
     failed = F.col("type").isin(*FAILURES)
-    of_asked = F.struct("type", "name", "timestamp", F.get_json_object("data", "$.attempt").cast("int").alias("attempt"))
+    of_asked = F.struct(
+        "type", "name", "timestamp", F.get_json_object("data", "$.attempt").cast("int").alias("attempt")
+    )
     return (
         history.where(asked | (answered & F.col("scheduled_seq").isNotNull()))
         .groupBy(*EXECUTION, F.when(asked, F.col("seq")).otherwise(F.col("scheduled_seq")).alias("seq"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -30,13 +31,13 @@ class Scale:
         """One count for each bucket, all of one pass."""
         below = [bound for bound, _ in self._bounds]
         inside = [value < bound for bound in below[:1]]
-        inside += [(value >= low) & (value < high) for low, high in zip(below, below[1:], strict=False)]
+        inside += [(value >= low) & (value < high) for low, high in pairwise(below)]
         inside.append(value >= below[-1])
         return [F.count_if(condition).alias(f"{prefix}_{number}") for number, condition in enumerate(inside)]
 
     def read(self, row: Row, prefix: str) -> list[Bucket]:
         labels = [label for _, label in self._bounds]
-        told = [labels[0], *(f"{low} to {high}" for low, high in zip(labels, labels[1:], strict=False)), self._last]
+        told = [labels[0], *(f"{low} to {high}" for low, high in pairwise(labels)), self._last]
         return [
             Bucket(label, words, row[f"{prefix}_{number}"])
             for number, (label, words) in enumerate(zip([*labels, self._last], told, strict=True))

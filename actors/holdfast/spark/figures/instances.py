@@ -168,10 +168,7 @@ def step_figures(history: DataFrame) -> StepFigures:
 
 def _spread(seconds: Column) -> list[Column]:
     return [
-        *(
-            F.percentile_approx(seconds, share, _ACCURACY).alias(f"p{round(share * 100)}")
-            for share in _PERCENTILES
-        ),
+        *(F.percentile_approx(seconds, share, _ACCURACY).alias(f"p{round(share * 100)}") for share in _PERCENTILES),
         F.max(seconds).alias("longest"),
     ]
 
@@ -200,7 +197,14 @@ def _story(instances: DataFrame, history: DataFrame) -> Story | None:
     last = row["events"] or 0
     events = (
         own.where((F.col("seq") <= MOST_EVENTS) | (F.col("seq") > last - MOST_EVENTS))
-        .select("seq", "type", epoch("timestamp").alias("at"), "name", "scheduled_seq", F.substring("data", 1, 2000).alias("data"))
+        .select(
+            "seq",
+            "type",
+            epoch("timestamp").alias("at"),
+            "name",
+            "scheduled_seq",
+            F.substring("data", 1, 2000).alias("data"),
+        )
         .orderBy("seq")
         .limit(2 * MOST_EVENTS)
         .collect()

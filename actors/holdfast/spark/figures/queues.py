@@ -19,8 +19,17 @@ NEWEST = 8
 
 QUEUE = ("app_id", "tenant", "queue")
 
-AGES = Scale((1, "1 s"), (10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (21600, "6 h"), (86400, "1 d"), (604800, "7 d"))
-RETURNS = Scale((1, "never"), (2, "1"), (3, "2"), (4, "3"), (5, "4"), (10, "5–9"), last="10 +")
+AGES = Scale(
+    (1, "1 s"),
+    (10, "10 s"),
+    (60, "1 min"),
+    (600, "10 min"),
+    (3600, "1 h"),
+    (21600, "6 h"),
+    (86400, "1 d"),
+    (604800, "7 d"),
+)
+RETURNS = Scale((1, "never"), (2, "1"), (3, "2"), (4, "3"), (5, "4"), (10, "5 to 9"), last="10 +")
 EXPIRES_IN = Scale((0, "past"), (5, "5 s"), (15, "15 s"), (30, "30 s"), (60, "1 min"), (120, "2 min"), (300, "5 min"))
 
 
@@ -171,11 +180,13 @@ def lock_figures(locks: DataFrame, as_of: float) -> LockFigures:
         expires_in=EXPIRES_IN.read(total, "expires"),
         soonest=[
             Lock(
-                *(row[name] for name in QUEUE),
-                partition=row["partition"],
-                prefix=row["lock_id_prefix"],
-                count=row["count"],
-                expires_in=row["expires_in"],
+                row["app_id"],
+                row["tenant"],
+                row["queue"],
+                row["partition"],
+                row["lock_id_prefix"],
+                row["count"],
+                row["expires_in"],
             )
             for row in soonest
         ],

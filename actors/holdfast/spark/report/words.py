@@ -16,7 +16,7 @@ def counted(value: int, what: str) -> str:
 
 
 def change(value: int) -> str:
-    return f"+{value:,}" if value > 0 else f"−{-value:,}" if value else "±0"
+    return f"{value:+,}" if value else "±0"
 
 
 def moment(seconds: float) -> str:
@@ -30,7 +30,7 @@ def short_moment(seconds: float) -> str:
 def length(seconds: float | None) -> str:
     """In the unit that matters, or in two."""
     if seconds is None:
-        return "–"
+        return "-"
     if seconds < 0.0995:
         return f"{seconds * 1000:.1f} ms" if seconds < 0.00995 else f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
