@@ -9,5 +9,7 @@ except ImportError as error:
     raise ImportError("Spark is an extra of Holdfast: pip install 'holdfast[spark]'.") from error
 
 from holdfast.spark.schemas import SCHEMAS, TABLES
+from holdfast.spark.snapshot import Snapshot, snapshot
+from holdfast.spark.source import HoldfastSource
 
-__all__ = ["SCHEMAS", "TABLES"]
+__all__ = ["SCHEMAS", "TABLES", "HoldfastSource", "Snapshot", "snapshot"]
