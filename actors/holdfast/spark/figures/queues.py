@@ -47,10 +47,8 @@ class QueueDepth:
     oldest_seconds: float | None
     #: How many each priority has; beyond the first few they are taken together, under None.
     priorities: list[tuple[int | None, int]]
-
-    @property
-    def stored(self) -> int:
-        return self.waiting + self.delayed + self.locked
+    #: All of it, with what is on its way to another queue.
+    stored: int
 
 
 @dataclass(frozen=True)
@@ -255,4 +253,5 @@ def _depth(row: Row) -> QueueDepth:
         most_deliveries=row["most"],
         oldest_seconds=row["oldest"],
         priorities=[*priorities, (None, left)] if left else priorities,
+        stored=row["stored"],
     )
