@@ -103,7 +103,7 @@ class HistoryStream(DataSourceStreamReader):
         if self._options.starting == "earliest":
             return {"position": 0, "settled": 0.0, "marks": {}}
         with opened(self._options) as store:
-            return {"position": store.position(), "settled": store.as_of, "marks": {}}
+            return {"position": store.position(), "settled": store.as_of, "marks": {}, "unsaved": True}
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
         if start is None:
@@ -116,9 +116,10 @@ class HistoryStream(DataSourceStreamReader):
             position = store.position()
             changed = {owner: mark for owner, mark in self._heads(store, since) if marks.get(owner) != mark}
             settled = max(start["settled"], store.as_of - SETTLE_SECONDS)
-        if not changed:
+        if not changed and "unsaved" not in start:
             self._idle = (start["position"], position)
             return start
+        # Where it began is saved with the first batch, which may have nothing in it: another start would be later.
         kept = {owner: mark for owner, mark in marks.items() if mark.updated_at > settled}
         return {"position": position, "settled": settled, "marks": kept | changed}
 
