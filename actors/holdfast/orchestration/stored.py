@@ -78,9 +78,13 @@ class StoredInstance:
         if found is None:
             raise StorageBroken(f"{key} is not a key of an instance.")
         life, execution, number = map(int, found.groups())
-        extents: dict[int, int] = {self.head["execution_id"]: self.head["segments"]}
-        extents |= {earlier: segments for earlier, segments, _ in self.head["earlier"]}
-        return bool(life == self.head["life"]) and number < extents.get(execution, 0)
+        return bool(life == self.head["life"]) and number < self.extents.get(execution, 0)
+
+    @property
+    def extents(self) -> dict[int, int]:
+        """How many parts the history of each execution has that is kept."""
+        extents = {earlier: segments for earlier, segments, _ in self.head["earlier"]}
+        return extents | {self.head["execution_id"]: self.head["segments"]}
 
 
 def events_in(segment: Iterable[dict[str, Any]]) -> list[StoredEvent]:

@@ -157,31 +157,29 @@ class StoredQueue:
 
     def totals(self) -> Steps[Totals]:
         """How many there are. Where something is overdue, that means to look at all of them."""
+        if self._is_overdue() or (yield from self._has_overdue_lock()):
+            return (yield from self._counted())
         locked = delayed = 0
         for steps in self.locks():
             locked += sum(len(lock.taken) for lock in (yield from steps))
-        returned: dict[int, Taken] = {}
-        overdue = self._is_overdue()
+        waiting = sum(lane.count for lane in self._lanes.values())
+        first: dict[int, tuple[Place, StoredItem]] = {}
         for keys in _some(group_key(number) for number in range(self._holdings["returned"])):
-            for value in (yield keys):
-                group = None if value is None else Group.from_json(value)
-                if group is None:
-                    continue
-                if group.due is not None:
-                    overdue = overdue or group.due <= self._as_of
-                    delayed += len(group.taken)
-                    continue
-                for taken in group.taken:
-                    first = returned.setdefault(taken.place.priority, taken)
-                    returned[taken.place.priority] = min(first, taken, key=lambda entry: entry.place)
-        if overdue or (yield from self._has_overdue_lock()):
-            return (yield from self._counted(locked))
+            for group in [Group.from_json(value) for value in (yield keys) if value is not None]:
+                found = yield from self._of_group(group)
+                # The lane counts them too, and those that expired while they were locked, until that is noticed.
+                waiting += sum(item.state == WAITING for _, item in found) - (
+                    len(group.taken) if group.due is None else 0
+                )
+                delayed += sum(item.state == DELAYED for _, item in found)
+                for place, item in found:
+                    if item.state == WAITING:
+                        first[place.priority] = min(first.get(place.priority, (place, item)), (place, item))
         moments = []
         for priority, lane in self._lanes.items():
-            first_item = yield from self._first_of(lane, returned.get(priority))
-            if first_item is not None:
-                moments.append(first_item.available_at)
-        waiting = sum(lane.count for lane in self._lanes.values())
+            next_item = first[priority][1] if priority in first else (yield from self._first_in(lane))
+            if next_item is not None:
+                moments.append(next_item.available_at)
         return Totals(waiting, self._shelf.waiting + delayed, locked, min(moments, default=None))
 
     # Inside
@@ -199,18 +197,17 @@ class StoredQueue:
                 return True
         return False
 
-    def _counted(self, locked: int) -> Steps[Totals]:
+    def _counted(self) -> Steps[Totals]:
         """One by one."""
-        waiting = delayed = 0
-        first: dict[int, float] = {}
+        counts = dict.fromkeys((WAITING, DELAYED, LOCKED, MOVING), 0)
+        oldest: float | None = None
 
         def count(items: Iterable[StoredItem]) -> None:
-            nonlocal waiting, delayed
+            nonlocal oldest
             for item in items:
-                delayed += item.state == DELAYED
+                counts[item.state] += 1
                 if item.state == WAITING:
-                    waiting += 1
-                    first[item.priority] = min(first.get(item.priority, item.available_at), item.available_at)
+                    oldest = item.available_at if oldest is None else min(oldest, item.available_at)
 
         for steps in self.held():
             count((yield from steps))
@@ -222,12 +219,10 @@ class StoredQueue:
         for keys in _some(shelf_key(file) for file in range(self._shelf.floor, self._shelf.tail + 1)):
             for key, slots in zip(keys, (yield keys), strict=True):
                 count((yield from self.on_shelf(key, slots or [])))
-        return Totals(waiting, delayed, locked, min(first.values(), default=None))
+        return Totals(counts[WAITING], counts[DELAYED], counts[LOCKED], oldest)
 
-    def _first_of(self, lane: Lane, returned: Taken | None) -> Steps[StoredItem | None]:
-        """What a pop of this priority would take."""
-        if returned is not None:
-            return self._alive((yield from self._deliver([returned])), WAITING)[0]
+    def _first_in(self, lane: Lane) -> Steps[StoredItem | None]:
+        """The first of those that were never taken."""
         for number in range(lane.head, lane.tail + 1):
             key = segment_key(lane.priority, number)
             [value] = yield (key,)
@@ -262,12 +257,16 @@ class StoredQueue:
     def _in_groups(self, keys: tuple[str, ...]) -> Steps[list[StoredItem]]:
         found: list[StoredItem] = []
         for value in (yield keys):
-            if value is None:
-                continue
-            group = Group.from_json(value)
-            postponed = group.due is not None and group.due > self._as_of
-            state, due = (DELAYED, group.due) if postponed else (WAITING, None)
-            found += self._alive((yield from self._deliver(group.taken)), state, due)
+            if value is not None:
+                found += [item for _, item in (yield from self._of_group(Group.from_json(value)))]
+        return found
+
+    def _of_group(self, group: Group) -> Steps[list[tuple[Place, StoredItem]]]:
+        postponed = group.due is not None and group.due > self._as_of
+        state, due = (DELAYED, group.due) if postponed else (WAITING, None)
+        found = []
+        for taken, item in (yield from self._deliver(group.taken)):
+            found += [(taken.place, shown) for shown in self._alive([(taken, item)], state, due)]
         return found
 
     def _in_parcel(self, number: int) -> Steps[Sent | None]:

@@ -41,8 +41,6 @@ class Options:
     snapshot: str | None = None
     #: Of a stream: from where on.
     starting: str = "earliest"
-    #: Of a stream: how many instances one batch takes on.
-    max_instances: int | None = None
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Options:
@@ -63,11 +61,9 @@ class Options:
             raise InvalidRequest("The options 'table_name' and 'table_prefix' say the same: give one of them.")
         if values.get("starting", "earliest") not in ("earliest", "latest"):
             raise InvalidRequest("The option 'starting' is 'earliest' or 'latest'.")
-        numbers = {
-            name: _whole(name, values[name], most)
-            for name, most in (("partitions", MAX_PARTITIONS), ("max_instances", 10**9))
-            if name in values
-        }
+        numbers = (
+            {"partitions": _whole("partitions", values["partitions"], MAX_PARTITIONS)} if "partitions" in values else {}
+        )
         moments = {"as_of": _moment(values["as_of"])} if "as_of" in values else {}
         return cls(**{**values, **numbers, **moments})  # type: ignore[arg-type]
 

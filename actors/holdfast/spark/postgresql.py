@@ -86,15 +86,31 @@ class PostgresqlStore:
         return split(weights, most)
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
-        likes = [sql.SQL("key LIKE {}").format(sql.Literal(_like(pattern))) for pattern in patterns]
-        matching = sql.SQL("({})").format(sql.SQL(" OR ").join(likes))
-        columns = sql.SQL("key, {}, {}").format(self._layout.is_binary, self._layout.value)
-        for key, is_binary, value in self._select(columns, within, matching):
-            yield Row(key, _raw(value, is_binary))
+        yield from self._rows(within, patterns)
 
     def keys(self, within: Range) -> Iterator[str]:
         for (key,) in self._select(sql.SQL("key"), within, sql.SQL("true")):
             yield key
+
+    def position(self) -> int:
+        """All transactions before this one have ended: what they wrote can be seen."""
+        return int(self._one("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))
+
+    def changed(self, since: int, patterns: Sequence[Pattern]) -> Iterator[Row]:
+        with self._explained():
+            ahead = int(self._one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text"))
+        # A row has the lower half of its transaction's id only. One that seems to be of the future is of the time
+        # before the halves began anew; those of that time that seem to be new are the few more.
+        written = sql.SQL(
+            "(xmin::text::bigint + {epoch} - CASE WHEN xmin::text::bigint > {low} THEN {turn} ELSE 0 END)"
+        )
+        condition = sql.SQL("{} >= {}").format(
+            written.format(
+                epoch=sql.Literal(ahead >> 32 << 32), low=sql.Literal(ahead & 0xFFFFFFFF), turn=sql.Literal(1 << 32)
+            ),
+            sql.Literal(since),
+        )
+        yield from self._rows(Range(), patterns, condition)
 
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -156,6 +172,13 @@ class PostgresqlStore:
             ).format(width=sql.Literal(width), table=self._table, percent=sql.Literal(share * 100))
         )
         return [(stretch * width, float(weight) / share) for stretch, weight in sampled]
+
+    def _rows(self, within: Range, patterns: Sequence[Pattern], *conditions: sql.Composable) -> Iterator[Row]:
+        likes = [sql.SQL("key LIKE {}").format(sql.Literal(_like(pattern))) for pattern in patterns]
+        matching = sql.SQL("({})").format(sql.SQL(" OR ").join(likes))
+        columns = sql.SQL("key, {}, {}").format(self._layout.is_binary, self._layout.value)
+        for key, is_binary, value in self._select(columns, within, sql.SQL(" AND ").join([matching, *conditions])):
+            yield Row(key, _raw(value, is_binary))
 
     def _select(self, columns: sql.Composable, within: Range, matching: sql.Composable) -> Iterator[Any]:
         conditions = [sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({within.first},0)")), matching, self._live()]

@@ -34,7 +34,7 @@ _OWNERS = 256
 SEPARATOR = "||"
 BROKEN, LATER = "broken", "later version"
 #: What a value can be that nobody wrote who knew the layout.
-_UNREADABLE = (HoldfastError, ValueError, KeyError, TypeError, IndexError, AttributeError)
+UNREADABLE = (HoldfastError, ValueError, KeyError, TypeError, IndexError, AttributeError)
 
 
 class Address(NamedTuple):
@@ -114,7 +114,7 @@ class Decoder:
                     raise owner
                 for task in self._table.tasks(address, _parsed(value), owner):
                     yield address, task
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 self._report(address, error)
 
     def _owners_of(self, page: list[tuple[Address, bytes]]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Decoder:
                 if own[0] is None:
                     raise StorageBroken(f"The value {self._table.owner_keys[0]!r} is missing from the store.")
                 self._owners[address.owner] = self._table.owner(address, own)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 self._owners[address.owner] = error
         found = {owner: self._owners[owner] for owner in addresses}
         while len(self._owners) > _OWNERS:
@@ -155,7 +155,7 @@ class Decoder:
                     again.append((address, task, task.send(answer)))
                 except StopIteration as done:
                     yield done.value
-                except _UNREADABLE as error:
+                except UNREADABLE as error:
                     self._report(address, error)
             values = self._lookup(list({key for _, _, keys in again for key in keys or ()}))
             asked = again

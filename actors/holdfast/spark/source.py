@@ -13,6 +13,7 @@ from holdfast.spark.problems import problems_of
 from holdfast.spark.rows import Decoder, Tally
 from holdfast.spark.schemas import SCHEMAS
 from holdfast.spark.stores import opened
+from holdfast.spark.stream import HistoryStream
 from holdfast.spark.tables import TABLES
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class HoldfastSource(DataSource):
 
     def reader(self, schema: StructType) -> TableReader:
         return TableReader(self._options, schema)
+
+    def streamReader(self, schema: StructType) -> HistoryStream:
+        return HistoryStream(self._options, schema)
 
 
 @dataclass

@@ -29,6 +29,8 @@ _KEYS_AT_ONCE = 500
 _STRETCHES = 256
 _SAMPLES = 4
 _TIMEOUT = 30.0
+# From when a row is written until that can be seen: one writes at a time, and nobody that long.
+_LATE_SECONDS = 300
 
 
 class SqliteStore:
@@ -80,6 +82,17 @@ class SqliteStore:
         for (key,) in self._select("key", within):
             yield key
 
+    def position(self) -> int:
+        """Unix seconds: of each row is known when it was last written."""
+        return int(self.as_of)
+
+    def changed(self, since: int, patterns: Sequence[Pattern]) -> Iterator[Row]:
+        globs = [_glob(pattern) for pattern in patterns]
+        condition = "(" + " OR ".join(["key GLOB ?"] * len(globs)) + ") AND update_time >= datetime(?, 'unixepoch')"
+        parameters = [*globs, max(0, since - _LATE_SECONDS)]
+        for key, value, is_binary in self._select("key, value, is_binary", Range(), condition, parameters):
+            yield Row(key, _raw(value, is_binary))
+
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         for start in range(0, len(keys), _KEYS_AT_ONCE):
@@ -93,7 +106,7 @@ class SqliteStore:
         return found
 
     def _select(
-        self, columns: str, within: Range, condition: str = "true", parameters: Sequence[str] = ()
+        self, columns: str, within: Range, condition: str = "true", parameters: Sequence[Any] = ()
     ) -> Iterator[Any]:
         end = (2**63 - 1) if within.end is None else within.end
         return self._connection.execute(

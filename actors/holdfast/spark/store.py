@@ -56,6 +56,14 @@ class Store(Protocol):
         """Those of all rows that have not expired."""
         ...
 
+    def position(self) -> int:
+        """Where it is in the order of what is written, for :meth:`changed`."""
+        ...
+
+    def changed(self, since: int, patterns: Sequence[Pattern]) -> Iterator[Row]:
+        """The rows that were written since then, and perhaps some more."""
+        ...
+
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The values that exist and have not expired."""
         ...
