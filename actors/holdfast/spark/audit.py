@@ -75,7 +75,7 @@ def _queue_counts(tables: Tables) -> Check:
     wrong = gathered.where(_any(F.col("known") != 1, F.col("held") != F.col("locked_there"), *differs))
 
     def tell(row: Row) -> str:
-        where = _partition(row)
+        where = f"Q{_partition(row)[1:]},"
         if not row["known"]:
             there = sum(row[f"{state}_there"] for state in _STATES)
             return f"{where} is not a queue, but {there:,} items and locks of {row['held']:,} are stored for it."
@@ -103,7 +103,7 @@ def _stored_once(tables: Tables) -> Check:
         "No item is stored twice",
         wrong,
         each,
-        lambda row: f"Item {row['id']} of {_partition(row)} is stored {row['times']} times.",
+        lambda row: f"Item {row['id']} of {_partition(row)}, is stored {row['times']} times.",
     )
 
 
@@ -259,7 +259,7 @@ def _any(*conditions: Column) -> Column:
 
 
 def _partition(row: Row) -> str:
-    return f"Queue {row['queue']}, partition {row['partition']}{_tenant(row)}"
+    return f"queue {row['queue']}, partition {row['partition']}{_tenant(row)}"
 
 
 def _execution(row: Row) -> str:

@@ -21,6 +21,7 @@ from holdfast.spark.manifest import Extent, Manifest, without_secrets
 from holdfast.spark.report import render
 from holdfast.spark.schemas import SCHEMAS
 from holdfast.spark.series import Kept, earlier_one, folder_of, kept_in
+from holdfast.spark.session import suited_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,15 +104,16 @@ def take(
             reading.close()
             extents = {name: _extent(folder / name) for name in SCHEMAS}
             stored = {name: spark.read.schema(SCHEMAS[name]).parquet(str(folder / name)) for name in SCHEMAS}
-            step("Checking that it adds up")
-            checks = audit(stored, pool)
-            problems = _problems(stored["problems"])
-            step("Counting", ended=1)
-            counted = figures(stored, as_of.timestamp(), pool)
             changed = None
-            if earlier:
-                step("Comparing", ended=1)
-                changed = changes(earlier.tables(spark), stored, pool)
+            with suited_to(spark, sum(extent.bytes for extent in extents.values())):
+                step("Checking that it adds up")
+                checks = audit(stored, pool)
+                problems = _problems(stored["problems"])
+                step("Counting", ended=1)
+                counted = figures(stored, as_of.timestamp(), pool)
+                if earlier:
+                    step("Comparing", ended=1)
+                    changed = changes(earlier.tables(spark), stored, pool)
             step("Finishing", ended=1)
             manifest = Manifest(
                 as_of=as_of,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCAL = "local[*]"
+# Below so many bytes of Parquet, planning for many tasks and compiling for many rows costs more than it saves.
+SMALL = 32 * 1024 * 1024
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
@@ -34,6 +36,13 @@ _ON_THIS_MACHINE = {
     "spark.sql.shuffle.partitions": "4",
     "spark.default.parallelism": "4",
 }
+_FOR_LITTLE = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @contextmanager
@@ -48,6 +57,23 @@ def spark_session(*, master: str = LOCAL, remote: str | None = None) -> Iterator
         yield started
     finally:
         started.stop()
+
+
+@contextmanager
+def suited_to(spark: SparkSession, size: int) -> Iterator[None]:
+    """Queries over so many bytes, as they are run quickest."""
+    wanted = _FOR_LITTLE if size < SMALL else {}
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
 
 
 def _started(master: str) -> SparkSession:

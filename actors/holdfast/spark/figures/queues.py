@@ -94,6 +94,8 @@ class Reason:
     #: The one it came from most often.
     queue: str
     newest_at: float | None
+    #: The error that most of them had last.
+    last_error: str | None
 
 
 @dataclass(frozen=True)
@@ -195,12 +197,14 @@ def dead_letter_figures(letters: DataFrame) -> DeadLetterFigures:
     reason = F.coalesce(F.substring("reason", 1, 200), F.lit("no reason given")).alias("reason")
     source = F.coalesce("original_queue", "queue").alias("source")
     told = letters.select("*", reason.alias("told"), source)
-    each_source = told.groupBy("told", "source").agg(
+    error = F.substring("last_error", 1, 200)
+    each_source = told.groupBy("told", "source", error.alias("error")).agg(
         F.count("*").alias("count"), F.max(epoch("dead_lettered_at")).alias("newest_at")
     )
     reasons = each_source.groupBy("told").agg(
         F.sum("count").alias("count"),
-        F.count("*").alias("queues"),
+        F.count_distinct("source").alias("queues"),
+        F.max_by("error", "count").alias("error"),
         F.max_by("source", "count").alias("source"),
         F.max("newest_at").alias("newest_at"),
     )
@@ -216,7 +220,7 @@ def dead_letter_figures(letters: DataFrame) -> DeadLetterFigures:
         letters=total["letters"],
         reasons=total["reasons"],
         by_reason=[
-            Reason(row["told"], row["count"], row["queues"], row["source"], row["newest_at"])
+            Reason(row["told"], row["count"], row["queues"], row["source"], row["newest_at"], row["error"])
             for row in reasons.orderBy(F.desc("count"), "told").limit(TOP).collect()
         ],
         newest=[

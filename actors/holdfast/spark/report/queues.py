@@ -26,7 +26,8 @@ def section(figures: Figures) -> Markup:
         _depth(figures.queues),
         element("div", _ages(figures.queues), _states(figures.queues), class_="two"),
         element("div", _locks(figures.locks), _returns(figures.queues), class_="two"),
-        element("div", _reasons(figures.dead_letters), _newest(figures.dead_letters), class_="two"),
+        _reasons(figures.dead_letters),
+        _newest(figures.dead_letters),
     )
 
 
@@ -149,7 +150,8 @@ def _reasons(letters: DeadLetterFigures) -> Markup:
             reason.queue if reason.queues == 1 else f"{reason.queue} and {counted(reason.queues - 1, 'other queue')}"
         )
         latest = "" if reason.newest_at is None else f"; the latest {short_moment(reason.newest_at)}"
-        name = joined(text(cut(reason.reason, 90)), element("small", f" from {source}"))
+        mostly = f", mostly after {cut(reason.last_error, 90)}" if reason.last_error else ""
+        name = joined(text(cut(reason.reason, 90)), element("small", f" from {source}{mostly}"))
         told = f"{counted(reason.count, 'dead letter')} from {source}{latest}: {reason.reason}"
         rows.append((name, charts.bar([Part(reason.count, "failed", told)], most), number(reason.count)))
     return card(
