@@ -50,6 +50,7 @@ class DrivenQueue:
     """Turns as the actor makes them, without the actor. Everything passes through JSON, as it would to a store."""
 
     def __init__(self, actor_id: str = "orders", **config: Any) -> None:
+        self.actor_id = actor_id
         self.name, self.partition = split_partition(actor_id)
         self.now = MORNING
         self.store: dict[str, bytes] = {}

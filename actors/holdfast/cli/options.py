@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 SETTINGS_FILE = Path("holdfast.toml")
 #: A key of the file that is no option's: a table of tables, one for each tenant.
 TENANTS = "tenants"
+_PREFIX = "HOLDFAST_"
 
 
 def option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
-    """``--some-thing`` is also ``HOLDFAST_SOME_THING`` and ``some-thing = …`` in ``holdfast.toml``."""
+    """``--some-thing`` is also ``HOLDFAST_SOME_THING`` and ``some-thing = …`` in ``holdfast.toml``.
+
+    One that is given another variable, because its name means something else elsewhere, has that one's name there too.
+    """
     long = next(name for name in names if name.startswith("--")).partition("/")[0]
-    variable = "HOLDFAST_" + long.removeprefix("--").replace("-", "_").upper()
+    variable = _PREFIX + long.removeprefix("--").replace("-", "_").upper()
     shown: dict[str, Any] = {"envvar": variable, "show_envvar": True, "show_default": True}
     return click.option(*names, **(shown | attributes))
 
@@ -67,14 +71,20 @@ def _defaults(group: click.Group, values: dict[str, Any], known: set[str]) -> di
     defaults: dict[str, Any] = {}
     for name, command in group.commands.items():
         mine = {
-            long.removeprefix("--"): param.name
+            key: param.name
             for param in command.params
             if isinstance(param, click.Option) and param.name
-            for long in param.opts
-            if long.startswith("--")
+            for key in _keys(param)
         }
         known.update(mine)
         defaults[name] = {mine[key]: value for key, value in values.items() if key in mine}
         if isinstance(command, click.Group):
             defaults[name] |= _defaults(command, values, known)
     return defaults
+
+
+def _keys(param: click.Option) -> list[str]:
+    """What it goes by in the file."""
+    if isinstance(param.envvar, str):
+        return [param.envvar.removeprefix(_PREFIX).replace("_", "-").lower()]
+    return [long.removeprefix("--") for long in param.opts if long.startswith("--")]

@@ -11,7 +11,7 @@ from dapr.actor import Remindable
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.idempotency import requests
 from holdfast.idempotency.interface import IdempotencyActorInterface
-from holdfast.idempotency.record import Record, Status, begin, commit, current, fail, renew
+from holdfast.idempotency.record import KEY, RECORD, Record, Status, begin, commit, current, fail, renew
 from holdfast.pushpop.replies import iso, refused
 from holdfast.runtime.work import DurableActor
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Answer = dict[str, Any]
-
-RECORD = "record"
-KEY = "key"
 
 # Nobody is shown a record whose time is over, so it may be swept a little later: what is committed soon after it was
 # begun is swept by the reminder it has. Another one would cost as much as the commit itself.

@@ -8,6 +8,10 @@ from typing import Any
 
 from holdfast.errors import AlreadyInProgress, LeaseLost
 
+#: The state values: the record itself, and what its actor's id stands for.
+RECORD = "record"
+KEY = "key"
+
 # No lease outlasts what is known of it.
 DEFAULT_LEASE, MAX_LEASE = 30, 3600
 DEFAULT_RETENTION, MAX_RETENTION = 24 * 60 * 60, 365 * 24 * 60 * 60

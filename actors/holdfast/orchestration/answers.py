@@ -65,7 +65,7 @@ def status(chronicle: Chronicle, given: str | None, ending: Answer | None, custo
 
 
 def history(events: Sequence[Event], last: int, *, recorded: bool = False) -> Answer:
-    answer: Answer = {"events": [_recorded(event) if recorded else _event(event) for event in events]}
+    answer: Answer = {"events": [_recorded(event) if recorded else shown_event(event) for event in events]}
     if events and events[-1].seq < last:
         answer["next_cursor"] = str(events[-1].seq)
     return answer
@@ -89,7 +89,7 @@ def _recorded(event: Event) -> Answer:
     return dumped
 
 
-def _event(event: Event) -> Answer:
+def shown_event(event: Event) -> Answer:
     shown = event.show()
     for name in _TIMES:
         if name in shown:

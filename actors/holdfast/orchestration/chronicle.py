@@ -208,7 +208,7 @@ class Chronicle:
             life, execution, left = self._garbage.pop()
             gone = min(left, room)
             for segment in range(left - gone, left):
-                self._changed[_segment_key(life, execution, segment)] = None
+                self._changed[segment_key(life, execution, segment)] = None
             room -= gone
             if left > gone:
                 self._garbage.append((life, execution, left - gone))
@@ -228,7 +228,7 @@ class Chronicle:
         """All events of the present execution."""
         if not self._segments:
             return []
-        segments = yield tuple(_segment_key(self._life, self.execution_id, number) for number in range(self._segments))
+        segments = yield tuple(segment_key(self._life, self.execution_id, number) for number in range(self._segments))
         if None in segments:
             raise StorageBroken(f"The history of {self.instance_id} is damaged: a part is missing from the store.")
         self._tail = segments[-1]
@@ -279,7 +279,7 @@ class Chronicle:
             self._segments += 1
         self._tail.append(dumped)
         self._tail_size += size
-        self._changed[_segment_key(self._life, self.execution_id, self._segments - 1)] = self._tail
+        self._changed[segment_key(self._life, self.execution_id, self._segments - 1)] = self._tail
         self.events += 1
         self.updated_at = event.timestamp
         if isinstance(event, events_of.OrchestrationCompleted):
@@ -308,7 +308,7 @@ class Chronicle:
         self._changed[ENDING] = ending
 
     def _segment(self, execution_id: int, number: int) -> Steps[list[dict[str, Any]]]:
-        key = _segment_key(self._life, execution_id, number)
+        key = segment_key(self._life, execution_id, number)
         if key in self._changed:
             changed: list[dict[str, Any]] = self._changed[key]
             return changed
@@ -376,7 +376,7 @@ class Chronicle:
         return chronicle
 
 
-def _segment_key(life: int, execution: int, number: int) -> str:
+def segment_key(life: int, execution: int, number: int) -> str:
     return f"history-{life}-{execution}-{number}"
 
 

@@ -20,10 +20,10 @@ class Arrivals:
         self._changed: dict[str, dict[str, int]] = {}
 
     def is_new(self, source: str, number: int) -> Steps[bool]:
-        return number > (yield from self._load(_key(source))).get(source, -1)
+        return number > (yield from self._load(arrivals_key(source))).get(source, -1)
 
     def remember(self, source: str, number: int) -> Steps[None]:
-        key = _key(source)
+        key = arrivals_key(source)
         self._changed[key] = (yield from self._load(key)) | {source: number}
 
     def changes(self) -> dict[str, dict[str, int]]:
@@ -36,7 +36,7 @@ class Arrivals:
         arrivals = cls()
         values: dict[str, dict[str, int]] = defaultdict(dict)
         for source, number in transfers.items():
-            values[_key(source)][source] = number
+            values[arrivals_key(source)][source] = number
         arrivals._changed.update(values)
         return arrivals
 
@@ -47,5 +47,5 @@ class Arrivals:
         return value or {}
 
 
-def _key(source: str) -> str:
+def arrivals_key(source: str) -> str:
     return f"arrivals-{crc32(source.encode()) % VALUES}"

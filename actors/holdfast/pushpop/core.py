@@ -137,6 +137,21 @@ class Queue:
         return self.config.dead_letter_queue or self.name + DEAD_LETTER_SUFFIX
 
     @property
+    def keeps_expired(self) -> bool:
+        """Whether what expires becomes a dead letter."""
+        return self.config.expired_to_dead_letters and self.dead_letter_queue is not None
+
+    def is_spent(self, taken: Taken) -> bool:
+        """Whether it was delivered so often that it becomes a dead letter when it comes back."""
+        often = taken.deliveries >= self.config.max_deliveries and not self.config.worker_queue
+        return often and self.dead_letter_queue is not None
+
+    @property
+    def source(self) -> str:
+        """What those it sends something to know it by."""
+        return f"{self.name}@{self.partition}"
+
+    @property
     def to_be_listed(self) -> bool:
         """Whether anything was ever put into it; one of several partitions stands for all."""
         return not (self.listed or self.partition) and (self.counters["pushed"] > 0 or self.config.partitions > 1)
@@ -169,7 +184,7 @@ class Queue:
             yield from self._give_back(lock, list(lock.taken), now, None)
         if (moment := self.stock.next_moment()) is not None and moment <= now:
             self._dirty = True
-            spoiled = yield from self.stock.catch_up(now, keep=self._keeps_expired)
+            spoiled = yield from self.stock.catch_up(now, keep=self.keeps_expired)
             yield from self._spoil(spoiled, now)
         self._dirty = self.stock.sweep() or self._dirty
         self._dedup.forget(now, self.config.dedup_window_seconds)
@@ -451,7 +466,7 @@ class Queue:
                 item = replace(item, origin=self._origin(taken, item, parcel.reason, parcel.at))
             items.append({"priority": taken.place.priority, "stored": item.to_json()})
         return {
-            "source": f"{self.name}@{self.partition}",
+            "source": self.source,
             "target": parcel.target,
             "number": number,
             "items": items,
@@ -476,10 +491,6 @@ class Queue:
         return True
 
     # Inside
-
-    @property
-    def _keeps_expired(self) -> bool:
-        return self.config.expired_to_dead_letters and self.dead_letter_queue is not None
 
     def _without_duplicates(self, now: float, items: Sequence[Pushed]) -> list[int]:
         """Which of them are new."""
@@ -545,7 +556,7 @@ class Queue:
             return
         self._dirty = True
         self.counters["ttl_expired"] += len(taken)
-        if not self._keeps_expired:
+        if not self.keeps_expired:
             yield from self.stock.forget(taken)
             return
         segments: dict[tuple[int, int], list[Taken]] = defaultdict(list)
@@ -600,8 +611,7 @@ class Queue:
         back: list[Taken] = []
         for taken in items:
             told = taken if error is None else replace(taken, error=error)
-            spent = taken.deliveries >= self.config.max_deliveries and not self.config.worker_queue
-            (hopeless if spent and target is not None else back).append(told)
+            (hopeless if self.is_spent(taken) else back).append(told)
         if hopeless and target is not None:
             self._send_to_dead_letters(hopeless, target, "max_deliveries", now)
         if lock.spoils_at is not None and lock.spoils_at <= now:

@@ -197,7 +197,7 @@ class Holdings:
         changed, self._changed = self._changed, {}
         for number in self._changed_groups:
             group = self.groups.get(number)
-            changed[_group_key(number)] = None if group is None else group.to_json()
+            changed[group_key(number)] = None if group is None else group.to_json()
         self._changed_groups.clear()
         return changed
 
@@ -228,7 +228,7 @@ class Holdings:
         self._lock_slots.release(lock.slot)
         self._let_go(lock.taken)
         if lock.slot:
-            self._changed[_lock_key(lock.slot)] = None
+            self._changed[lock_key(lock.slot)] = None
             return
         self._first = None
         if any(lock.errors):
@@ -329,14 +329,14 @@ class Holdings:
     def send(self, taken: Sequence[Taken], target: str, reason: str | None, at: float) -> None:
         parcel = Parcel(list(taken), target, reason, at)
         self._add_parcel(self._next_parcel, parcel)
-        self._changed[_parcel_key(self._next_parcel)] = parcel.to_json()
+        self._changed[parcel_key(self._next_parcel)] = parcel.to_json()
         self._next_parcel += 1
 
     def clear_parcel(self, number: int) -> Parcel:
         parcel = self.outbox.pop(number)
         self._find_first_parcel()
         self._let_go(parcel.taken)
-        self._changed[_parcel_key(number)] = None
+        self._changed[parcel_key(number)] = None
         return parcel
 
     # What is saved
@@ -356,9 +356,9 @@ class Holdings:
         holdings = cls()
         extent = metadata["_holdings"]
         holdings.first_parcel, holdings._next_parcel = extent["parcels"]
-        locks = [_lock_key(slot) for slot in range(1, extent["locks"])]
-        groups = [_group_key(number) for number in range(extent["returned"])]
-        parcels = [_parcel_key(number) for number in range(holdings.first_parcel, holdings._next_parcel)]
+        locks = [lock_key(slot) for slot in range(1, extent["locks"])]
+        groups = [group_key(number) for number in range(extent["returned"])]
+        parcels = [parcel_key(number) for number in range(holdings.first_parcel, holdings._next_parcel)]
         keys = (EXPIRED, ERRORS, *locks, *groups, *parcels)
         found = dict(zip(keys, (yield keys), strict=True))
         holdings.expired = found[EXPIRED] or []
@@ -412,7 +412,7 @@ class Holdings:
 
     def _save_lock(self, lock: Lock) -> None:
         if lock.slot:
-            self._changed[_lock_key(lock.slot)] = lock.to_json()
+            self._changed[lock_key(lock.slot)] = lock.to_json()
 
     def _hold(self, taken: Iterable[Taken], holder: Lock | int | Parcel) -> None:
         for entry in taken:
@@ -445,13 +445,13 @@ def _inline(deliveries: Sequence[Delivery]) -> list[Any] | None:
     return payloads
 
 
-def _lock_key(slot: int) -> str:
+def lock_key(slot: int) -> str:
     return f"lock-{slot}"
 
 
-def _group_key(group: int) -> str:
+def group_key(group: int) -> str:
     return f"returned-{group}"
 
 
-def _parcel_key(number: int) -> str:
+def parcel_key(number: int) -> str:
     return f"parcel-{number}"

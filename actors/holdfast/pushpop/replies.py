@@ -81,9 +81,14 @@ def cursor(place: Place) -> str:
     return "-".join(map(str, place))
 
 
+def shown_id(lock: Lock) -> str:
+    """As much of a lock's id as everybody may see."""
+    return lock.lock_id[: shown_from(lock.lock_id) + PREFIX_LENGTH]
+
+
 def lock_shown(lock: Lock) -> dict[str, Any]:
     return {
-        "lock_id_prefix": lock.lock_id[: shown_from(lock.lock_id) + PREFIX_LENGTH],
+        "lock_id_prefix": shown_id(lock),
         "count": len(lock.taken),
         "expires_at": iso(lock.expires_at),
     }

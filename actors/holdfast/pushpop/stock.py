@@ -146,7 +146,7 @@ class Stock:
             while lane.count and not basket.full:
                 taken = yield from self._first(lane)
                 delivery = yield from self.deliver(taken)
-                expired = _expired(delivery.item.expires_at, now)
+                expired = has_expired(delivery.item.expires_at, now)
                 if not (spoiled if expired else basket).add(delivery):
                     break
                 yield from self._pass(lane)
@@ -224,7 +224,7 @@ class Stock:
         while not basket.full:
             page, after = yield from self.browse(after, count)
             for delivery in page:
-                if not _expired(delivery.item.expires_at, now) and not basket.add(delivery):
+                if not has_expired(delivery.item.expires_at, now) and not basket.add(delivery):
                     break
             if after is None:
                 break
@@ -257,7 +257,7 @@ class Stock:
                 items = yield from self._items(segment_key(priority, segment))
                 for number in range(ordinal, len(items)):
                     place = Place(priority, segment, number)
-                    if (taken := _waiting(place, items[number])) and not basket.add((yield from self.deliver(taken))):
+                    if (taken := waiting_at(place, items[number])) and not basket.add((yield from self.deliver(taken))):
                         return basket.found, last
                     last = place
                 segment, ordinal = segment + 1, 0
@@ -285,7 +285,7 @@ class Stock:
         """Those of them that nobody wants any more."""
         found = []
         for entry in taken:
-            if _expired((yield from self.deliver(entry)).item.expires_at, now):
+            if has_expired((yield from self.deliver(entry)).item.expires_at, now):
                 found.append(entry)
         return found
 
@@ -312,7 +312,7 @@ class Stock:
         if lane is None or not lane.spans(place):
             return None
         items = yield from self._items(place.segment_key)
-        waiting = _waiting(place, items[place.ordinal]) if place.ordinal < len(items) else None
+        waiting = waiting_at(place, items[place.ordinal]) if place.ordinal < len(items) else None
         return Found(waiting, shelved, None) if waiting is not None and waiting.shelved == shelved else None
 
     # By itself
@@ -375,7 +375,7 @@ class Stock:
                 again.append(max(entry["until"], holder.expires_at))  # it may come back
             elif (taken := self._not_locked(place, entry, holder)) is None:
                 continue
-            elif not _expired(entry["until"], now):
+            elif not has_expired(entry["until"], now):
                 again.append(entry["until"])
             else:
                 if isinstance(holder, Group) and holder.due is not None:
@@ -396,7 +396,7 @@ class Stock:
         if isinstance(holder, Group):
             return next(taken for taken in holder.taken if taken.place == place)
         lane = self.lanes.get(place.priority)
-        return _waiting(place, entry) if holder is None and lane is not None and lane.spans(place) else None
+        return waiting_at(place, entry) if holder is None and lane is not None and lane.spans(place) else None
 
     # Inside
 
@@ -437,7 +437,7 @@ class Stock:
             return lane.returned[0].taken
         while True:
             items = yield from self._items(segment_key(lane.priority, lane.head))
-            taken = _waiting(Place(lane.priority, lane.head, lane.offset), items[lane.offset])
+            taken = waiting_at(Place(lane.priority, lane.head, lane.offset), items[lane.offset])
             if taken is not None:
                 return taken
             lane.gaps -= 1
@@ -533,14 +533,14 @@ class Stock:
         return stock
 
 
-def _waiting(place: Place, entry: dict[str, Any] | None) -> Taken | None:
+def waiting_at(place: Place, entry: dict[str, Any] | None) -> Taken | None:
     """What lies at a place that no pop has come to yet; None for a gap."""
     if entry is None or GONE in entry:
         return None
     return Taken(place, 0, None, Shelved(*entry["shelved"]) if "shelved" in entry else None)
 
 
-def _expired(expires_at: float | None, now: float) -> bool:
+def has_expired(expires_at: float | None, now: float) -> bool:
     return expires_at is not None and expires_at <= now
 
 

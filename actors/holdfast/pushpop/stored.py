@@ -1,0 +1,353 @@
+"""What the state values of a queue mean to somebody who reads all of them, without being the queue.
+
+Pure, and in terms of the queue's own parts, so that the layout is known in one place. Each value is decoded by itself,
+with the queue's metadata at hand: nothing here grows with the queue. What is overdue is shown as the queue itself would
+show it at that moment: a lock whose time is up holds nothing, what has expired is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.errors import StorageBroken
+from holdfast.identity import qualify, split_queue_actor
+from holdfast.pushpop.arrivals import arrivals_key
+from holdfast.pushpop.calendar import TICKS_PER_SECOND, Calendar
+from holdfast.pushpop.config import QueueConfig
+from holdfast.pushpop.core import FORMAT, Queue
+from holdfast.pushpop.holdings import ERRORS, Group, Lock, Parcel, group_key, lock_key, parcel_key
+from holdfast.pushpop.items import Item, ItemId, Place, segment_key, shelf_key
+from holdfast.pushpop.lanes import Lane
+from holdfast.pushpop.shelf import Shelf
+from holdfast.pushpop.stock import has_expired, waiting_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from holdfast.pushpop.items import Taken
+    from holdfast.pushpop.steps import Steps
+
+WAITING, DELAYED, LOCKED = "waiting", "delayed", "locked"
+#: On its way to another queue, which does not have it yet.
+MOVING = "moving"
+
+#: The values that items lie in, and those that say which of them are still there.
+SEGMENTS, SHELVES = "segment-", "shelf-"
+_SEGMENT = re.compile(r"segment-(\d+)-(\d+)\Z", re.ASCII)
+_SHELF = re.compile(r"shelf-(\d+)\Z", re.ASCII)
+# Values that are asked for at once where all of them have to be seen.
+_AT_ONCE = 20
+
+
+class StoredItem(NamedTuple):
+    id: str
+    priority: int
+    state: str
+    text: str
+    enqueued_at: float
+    due_at: float | None
+    expires_at: float | None
+    deliveries: int
+    dedup_id: str | None
+    idempotency_key: str | None
+    error: str | None
+    origin: dict[str, Any] | None
+
+    @property
+    def available_at(self) -> float:
+        """Since when it could be taken."""
+        return self.enqueued_at if self.due_at is None else max(self.due_at, self.enqueued_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Items on their way elsewhere: they have arrived when the other queue remembers this number, or a later one."""
+
+    target: str
+    arrivals_key: str
+    source: str
+    number: int
+    items: list[StoredItem]
+
+    def arrived(self, arrivals: dict[str, int] | None) -> bool:
+        return (arrivals or {}).get(self.source, -1) >= self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    waiting: int
+    delayed: int
+    locked: int
+    #: Since when what has waited longest could have been taken.
+    oldest: float | None
+
+
+class StoredQueue:
+    """What the metadata of a queue, or of one partition of it, says of its other values."""
+
+    def __init__(self, actor_id: str, metadata: dict[str, Any], config: dict[str, Any] | None, as_of: float) -> None:
+        if metadata["_format"] > FORMAT:
+            raise StorageBroken("It was written by a later version of Holdfast.")
+        self.tenant, self.name, self.partition = split_queue_actor(actor_id)
+        self.config = QueueConfig.stored(config)
+        self._queue = Queue(self.name, self.config, self.partition)
+        self._queue.takes_dead_letters = metadata.get("_takes_dead_letters", False)
+        self._as_of = as_of
+        self._lanes = {
+            int(priority): Lane.from_json(int(priority), metadata[priority], value)
+            for priority, value in metadata["_lanes"].items()
+        }
+        self._shelf = Shelf.from_json(metadata.get("_shelf"))
+        self._calendar = Calendar.from_json(metadata.get("_calendar"))
+        self._active_lock: dict[str, Any] | None = metadata.get("_active_lock")
+        self._holdings = metadata["_holdings"]
+
+    def in_segment(self, key: str, value: dict[str, Any]) -> Steps[list[StoredItem]]:
+        """What waits in a segment of a lane. What was taken out of it is where it is held."""
+        priority, segment = _numbers(_SEGMENT, key)
+        lane = self._lanes.get(priority)
+        if lane is None or not lane.head <= segment <= lane.tail:
+            return []
+        entries: list[Any] = value["items"]
+        start = lane.offset if segment == lane.head else 0
+        end = min(lane.filled, len(entries)) if segment == lane.tail else len(entries)
+        taken = [found for at in range(start, end) if (found := waiting_at(Place(priority, segment, at), entries[at]))]
+        if any(entry.shelved is not None for entry in taken):
+            return self._alive((yield from self._deliver(taken, {key: value})), WAITING)
+        return self._alive(((entry, Item.from_json(entries[entry.place.ordinal])) for entry in taken), WAITING)
+
+    def on_shelf(self, key: str, slots: list[Any]) -> Steps[list[StoredItem]]:
+        """What is not due yet, or has fallen due unnoticed. What was noticed is in its lane."""
+        yield ()
+        [file] = _numbers(_SHELF, key)
+        if file < self._shelf.floor:
+            return []
+        found = []
+        for ordinal, slot in enumerate(slots):
+            if slot is None or "lane" in slot:
+                continue
+            item = Item.from_json(slot)
+            state = DELAYED if item.due_at is not None and item.due_at > self._as_of else WAITING
+            if (shown := self._state_of(item, state)) is not None:
+                item_id = str(ItemId(self.partition, slot["priority"], True, file, ordinal))
+                found.append(_stored(item_id, slot["priority"], shown, item, 0, None, item.due_at))
+        return found
+
+    def held(self) -> Iterator[Steps[list[StoredItem]]]:
+        """What is locked or was given back, some at a time."""
+        yield self._in_active_lock()
+        for keys in _some(lock_key(slot) for slot in range(1, self._holdings["locks"])):
+            yield self._in_locks(keys)
+        for keys in _some(group_key(number) for number in range(self._holdings["returned"])):
+            yield self._in_groups(keys)
+
+    def sent(self) -> Iterator[Steps[Sent | None]]:
+        """What was sent to other queues, and may not have arrived."""
+        for number in range(*self._holdings["parcels"]):
+            yield self._in_parcel(number)
+
+    def locks(self) -> Iterator[Steps[list[Lock]]]:
+        """The active ones, some at a time."""
+        yield self._active((), self._active_lock)
+        for keys in _some(lock_key(slot) for slot in range(1, self._holdings["locks"])):
+            yield self._active(keys)
+
+    def totals(self) -> Steps[Totals]:
+        """How many there are. Where something is overdue, that means to look at all of them."""
+        if self._is_overdue() or (yield from self._has_overdue_lock()):
+            return (yield from self._counted())
+        locked = delayed = 0
+        for steps in self.locks():
+            locked += sum(len(lock.taken) for lock in (yield from steps))
+        waiting = sum(lane.count for lane in self._lanes.values())
+        first: dict[int, tuple[Place, StoredItem]] = {}
+        for keys in _some(group_key(number) for number in range(self._holdings["returned"])):
+            for group in [Group.from_json(value) for value in (yield keys) if value is not None]:
+                found = yield from self._of_group(group)
+                # The lane counts them too, and those that expired while they were locked, until that is noticed.
+                waiting += sum(item.state == WAITING for _, item in found) - (
+                    len(group.taken) if group.due is None else 0
+                )
+                delayed += sum(item.state == DELAYED for _, item in found)
+                for place, item in found:
+                    if item.state == WAITING:
+                        first[place.priority] = min(first.get(place.priority, (place, item)), (place, item))
+        moments = []
+        for priority, lane in self._lanes.items():
+            next_item = first[priority][1] if priority in first else (yield from self._first_in(lane))
+            if next_item is not None:
+                moments.append(next_item.available_at)
+        return Totals(waiting, self._shelf.waiting + delayed, locked, min(moments, default=None))
+
+    # Inside
+
+    def _is_overdue(self) -> bool:
+        """Whether the calendar has something that is due. What expires is noted at the first tick after that."""
+        due = self._calendar.next_due
+        return due is not None and due - 1 / TICKS_PER_SECOND < self._as_of
+
+    def _has_overdue_lock(self) -> Steps[bool]:
+        if self._active_lock is not None and self._active_lock["expires_at"] <= self._as_of:
+            return True
+        for keys in _some(lock_key(slot) for slot in range(1, self._holdings["locks"])):
+            if any(value is not None and value["expires_at"] <= self._as_of for value in (yield keys)):
+                return True
+        return False
+
+    def _counted(self) -> Steps[Totals]:
+        """One by one."""
+        counts = dict.fromkeys((WAITING, DELAYED, LOCKED, MOVING), 0)
+        oldest: float | None = None
+
+        def count(items: Iterable[StoredItem]) -> None:
+            nonlocal oldest
+            for item in items:
+                counts[item.state] += 1
+                if item.state == WAITING:
+                    oldest = item.available_at if oldest is None else min(oldest, item.available_at)
+
+        for steps in self.held():
+            count((yield from steps))
+        for lane in self._lanes.values():
+            for keys in _some(segment_key(lane.priority, number) for number in range(lane.head, lane.tail + 1)):
+                for key, value in zip(keys, (yield keys), strict=True):
+                    if value is not None:
+                        count((yield from self.in_segment(key, value)))
+        for keys in _some(shelf_key(file) for file in range(self._shelf.floor, self._shelf.tail + 1)):
+            for key, slots in zip(keys, (yield keys), strict=True):
+                count((yield from self.on_shelf(key, slots or [])))
+        return Totals(counts[WAITING], counts[DELAYED], counts[LOCKED], oldest)
+
+    def _first_in(self, lane: Lane) -> Steps[StoredItem | None]:
+        """The first of those that were never taken."""
+        for number in range(lane.head, lane.tail + 1):
+            key = segment_key(lane.priority, number)
+            [value] = yield (key,)
+            if value is not None and (waiting := (yield from self.in_segment(key, value))):
+                return waiting[0]
+        return None
+
+    def _in_active_lock(self) -> Steps[list[StoredItem]]:
+        if self._active_lock is None:
+            return []
+        [errors] = yield (ERRORS,)
+        return (yield from self._of_lock(Lock.from_json(self._active_lock, 0, errors)))
+
+    def _in_locks(self, keys: tuple[str, ...]) -> Steps[list[StoredItem]]:
+        found: list[StoredItem] = []
+        for value in (yield keys):
+            if value is not None:
+                found += yield from self._of_lock(Lock.from_json(value, 1))
+        return found
+
+    def _of_lock(self, lock: Lock) -> Steps[list[StoredItem]]:
+        if lock.expires_at > self._as_of:
+            return [self._shown(taken, item, LOCKED) for taken, item in (yield from self._deliver(lock.taken))]
+        found = []
+        for taken, item in (yield from self._deliver(lock.taken)):
+            if self._queue.is_spent(taken):
+                found.append(self._shown(taken, item, MOVING))
+            else:
+                found += self._alive([(taken, item)], WAITING)
+        return found
+
+    def _in_groups(self, keys: tuple[str, ...]) -> Steps[list[StoredItem]]:
+        found: list[StoredItem] = []
+        for value in (yield keys):
+            if value is not None:
+                found += [item for _, item in (yield from self._of_group(Group.from_json(value)))]
+        return found
+
+    def _of_group(self, group: Group) -> Steps[list[tuple[Place, StoredItem]]]:
+        postponed = group.due is not None and group.due > self._as_of
+        state, due = (DELAYED, group.due) if postponed else (WAITING, None)
+        found = []
+        for taken, item in (yield from self._deliver(group.taken)):
+            found += [(taken.place, shown) for shown in self._alive([(taken, item)], state, due)]
+        return found
+
+    def _in_parcel(self, number: int) -> Steps[Sent | None]:
+        [value] = yield (parcel_key(number),)
+        if value is None:
+            return None
+        parcel = Parcel.from_json(value)
+        items = [self._shown(taken, item, MOVING) for taken, item in (yield from self._deliver(parcel.taken))]
+        source = self._queue.source
+        return Sent(qualify(self.tenant, parcel.target), arrivals_key(source), source, number, items)
+
+    def _active(self, keys: tuple[str, ...], *known: dict[str, Any] | None) -> Steps[list[Lock]]:
+        locks = [Lock.from_json(value, 1) for value in (*known, *(yield keys)) if value is not None]
+        return [lock for lock in locks if lock.expires_at > self._as_of]
+
+    def _deliver(self, taken: Sequence[Taken], known: dict[str, Any] | None = None) -> Steps[list[tuple[Taken, Item]]]:
+        """With their payloads."""
+        values = dict(known or {})
+        homes = [entry.place.segment_key if entry.shelved is None else entry.shelved.key for entry in taken]
+        if keys := tuple(dict.fromkeys(key for key in homes if key not in values)):
+            values |= zip(keys, (yield keys), strict=True)
+        found = []
+        for entry, key in zip(taken, homes, strict=True):
+            if values[key] is None:
+                raise StorageBroken(f"{key} is missing from the store.")
+            shelved = entry.shelved
+            stored = values[key]["items"][entry.place.ordinal] if shelved is None else values[key][shelved.ordinal]
+            if stored is None:
+                raise StorageBroken(f"An item is missing from {key}.")
+            found.append((entry, Item.from_json(stored)))
+        return found
+
+    def _alive(
+        self, delivered: Iterable[tuple[Taken, Item]], state: str, due_at: float | None = None
+    ) -> list[StoredItem]:
+        """Those that have not expired; those that become dead letters instead are on their way."""
+        return [
+            self._shown(taken, item, shown, due_at)
+            for taken, item in delivered
+            if (shown := self._state_of(item, state)) is not None
+        ]
+
+    def _state_of(self, item: Item, state: str) -> str | None:
+        if not has_expired(item.expires_at, self._as_of):
+            return state
+        return MOVING if self._queue.keeps_expired else None
+
+    def _shown(self, taken: Taken, item: Item, state: str, due_at: float | None = None) -> StoredItem:
+        item_id = taken.item_id(self.partition)
+        due = item.due_at if due_at is None else due_at
+        return _stored(item_id, taken.place.priority, state, item, taken.deliveries, taken.error, due)
+
+
+def _stored(
+    item_id: str, priority: int, state: str, item: Item, deliveries: int, error: str | None, due_at: float | None
+) -> StoredItem:
+    return StoredItem(
+        item_id,
+        priority,
+        state,
+        item.text,
+        item.enqueued_at,
+        due_at,
+        item.expires_at,
+        deliveries,
+        item.dedup_id,
+        item.idempotency_key,
+        error,
+        item.origin,
+    )
+
+
+def _numbers(pattern: re.Pattern[str], key: str) -> list[int]:
+    found = pattern.match(key)
+    if found is None:
+        raise StorageBroken(f"{key} is not a key of a queue.")
+    return [int(number) for number in found.groups()]
+
+
+def _some(keys: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """So many at a time."""
+    rest = iter(keys)
+    while chunk := tuple(islice(rest, _AT_ONCE)):
+        yield chunk

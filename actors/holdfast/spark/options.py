@@ -1,0 +1,108 @@
+"""What can be said to the data source, and what it makes of it. No word of a password gets further than here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from holdfast.errors import InvalidRequest
+from holdfast.spark.schemas import SCHEMAS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_POSTGRESQL = ("postgresql://", "postgres://")
+_SQLITE = "sqlite://"
+MAX_PARTITIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One load. What is shown of it never holds the address, which may hold a password."""
+
+    url: str = field(repr=False)
+    table: str = "items"
+    app_id: str | None = None
+    tenant: str | None = None
+    queue: str | None = None
+    instance: str | None = None
+    #: Of the actors the table is about, where it is not the usual one.
+    actor_type: str | None = None
+    #: The table of Dapr's component, or what its name begins with.
+    table_name: str | None = None
+    table_prefix: str | None = None
+    partitions: int | None = None
+    #: Unix seconds: the moment that decides what is due or has expired.
+    as_of: float | None = None
+    #: What a snapshot is known by.
+    snapshot: str | None = None
+    #: Of a stream: from where on.
+    starting: str = "earliest"
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> Options:
+        """Raises InvalidRequest, in one sentence, for what cannot be meant."""
+        names = {entry.name for entry in fields(cls)}
+        # Spark hands over a path under its own name, and lower-cases nothing.
+        values = {name.lower(): value for name, value in given.items()}
+        unknown = sorted(values.keys() - names)
+        if unknown:
+            raise InvalidRequest(f"There is no option {unknown[0]!r}: there are {', '.join(sorted(names))}.")
+        if "url" not in values:
+            raise InvalidRequest("The option 'url' is missing: sqlite:///path/of/the/file or postgresql://….")
+        if values.get("table", "items") not in SCHEMAS:
+            raise InvalidRequest(f"There is no table {values['table']!r}: there are {', '.join(SCHEMAS)}.")
+        if not values["url"].startswith((*_POSTGRESQL, _SQLITE)):
+            raise InvalidRequest("This url is of neither kind: sqlite:///path/of/the/file or postgresql://….")
+        if "table_name" in values and "table_prefix" in values:
+            raise InvalidRequest("The options 'table_name' and 'table_prefix' say the same: give one of them.")
+        if values.get("starting", "earliest") not in ("earliest", "latest"):
+            raise InvalidRequest("The option 'starting' is 'earliest' or 'latest'.")
+        numbers = (
+            {"partitions": _whole("partitions", values["partitions"], MAX_PARTITIONS)} if "partitions" in values else {}
+        )
+        moments = {"as_of": _moment(values["as_of"])} if "as_of" in values else {}
+        return cls(**{**values, **numbers, **moments})  # type: ignore[arg-type]
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith(_SQLITE)
+
+    @property
+    def sqlite_path(self) -> str:
+        """``sqlite:///a/b`` is /a/b, and so is ``sqlite:////a/b``."""
+        path = unquote(self.url[len(_SQLITE) :].partition("?")[0])
+        return "/" + path.lstrip("/")
+
+    @property
+    def state_table(self) -> str:
+        return self.table_name or f"{self.table_prefix or ''}state"
+
+    def without_secrets(self, text: str) -> str:
+        """A message of somebody else's, with nothing in it that the url alone knows."""
+        hidden = [self.url]
+        if not self.is_sqlite:
+            hidden += re.findall(r"(?:^|[?&\s])password=([^&\s]+)", self.url)
+            password = self.url.partition("://")[2].rpartition("@")[0].partition(":")[2]
+            hidden += [password, unquote(password)]
+        for secret in hidden:
+            if secret:
+                text = text.replace(secret, "*****")
+        return text
+
+
+def _whole(name: str, value: str, most: int) -> int:
+    if not (value.isascii() and value.isdigit() and 1 <= int(value) <= most):
+        raise InvalidRequest(f"The option {name!r} is a whole number from 1 to {most}.")
+    return int(value)
+
+
+def _moment(value: str) -> float:
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise InvalidRequest("The option 'as_of' is a time as ISO 8601 has it, as 2026-02-28T16:13:35Z.") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,249 @@
+"""A PostgreSQL table in the layout of Dapr's component, v1 or v2."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from holdfast.errors import InvalidRequest, Unavailable
+from holdfast.spark.store import RANGE_BYTES, Range, Row, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.spark.options import Options
+    from holdfast.spark.store import Pattern
+
+# Most rows are some 32 KB, a few 1 MB.
+_ROWS_AT_ONCE = 32
+_KEYS_AT_ONCE = 1000
+_STRETCHES = 256
+_SAMPLED_PAGES = 2000
+_CONNECT_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the columns of one version of the component are called, and read."""
+
+    value: sql.SQL
+    is_binary: sql.SQL
+    expires: sql.SQL
+
+
+_V1 = Layout(sql.SQL("convert_to(value::text, 'UTF8')"), sql.SQL("isbinary"), sql.SQL("expiredate"))
+_V2 = Layout(sql.SQL("value"), sql.SQL("false"), sql.SQL("expires_at"))
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    #: What others name it by.
+    name: str
+    as_of: float
+
+
+class PostgresqlStore:
+    """One transaction, which is that of the snapshot where one is named."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._connection = _connect(options)
+        try:
+            with self._explained():
+                self._begin()
+                self.as_of = self._moment() if options.as_of is None else options.as_of
+                self._table = _identifier(options.state_table)
+                self._layout = self._find_layout()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def ranges(self, most: int | None) -> list[Range]:
+        if self._options.snapshot is None:
+            return [Range()]  # one transaction sees one point in time; a second would see another
+        with self._explained():
+            weights = self._weights()
+        if most is None:
+            cores = os.cpu_count() or 1
+            most = max(1, min(2 * cores, int(sum(weight for _, weight in weights) // RANGE_BYTES)))
+        return split(weights, most)
+
+    def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
+        yield from self._rows(within, patterns)
+
+    def keys(self, within: Range) -> Iterator[str]:
+        for (key,) in self._select(sql.SQL("key"), within, sql.SQL("true")):
+            yield key
+
+    def position(self) -> int:
+        """All transactions before this one have ended: what they wrote can be seen."""
+        return int(self._one("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))
+
+    def changed(self, since: int, patterns: Sequence[Pattern]) -> Iterator[Row]:
+        with self._explained():
+            ahead = int(self._one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text"))
+        # A row has the lower half of its transaction's id only. One that seems to be of the future is of the time
+        # before the halves began anew; those of that time that seem to be new are the few more.
+        written = sql.SQL(
+            "(xmin::text::bigint + {epoch} - CASE WHEN xmin::text::bigint > {low} THEN {turn} ELSE 0 END)"
+        )
+        condition = sql.SQL("{} >= {}").format(
+            written.format(
+                epoch=sql.Literal(ahead >> 32 << 32), low=sql.Literal(ahead & 0xFFFFFFFF), turn=sql.Literal(1 << 32)
+            ),
+            sql.Literal(since),
+        )
+        yield from self._rows(Range(), patterns, condition)
+
+    def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        query = sql.SQL("SELECT key, {}, {} FROM {} WHERE key = ANY(%s) AND {}").format(
+            self._layout.is_binary, self._layout.value, self._table, self._live()
+        )
+        with self._explained():
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                with self._connection.cursor(binary=True) as cursor:
+                    cursor.execute(query, (list(keys[start : start + _KEYS_AT_ONCE]),))
+                    found.update((key, _raw(value, is_binary)) for key, is_binary, value in cursor)
+        return found
+
+    def _begin(self) -> None:
+        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if self._options.snapshot is not None:
+            name = sql.Literal(self._options.snapshot)
+            try:
+                self._connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(name))
+            except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):
+                raise Unavailable(
+                    "The snapshot is gone: it was closed, or the connection that held it is lost. Take another one."
+                ) from None
+        # All rows are wanted, not the first ones soon.
+        self._connection.execute("SET LOCAL cursor_tuple_fraction = 1")
+
+    def _moment(self) -> float:
+        return float(self._one("SELECT extract(epoch FROM now())::float8"))
+
+    def _find_layout(self) -> Layout:
+        query = sql.SQL(
+            "SELECT array_agg(attname::text) FROM pg_attribute "
+            "WHERE attrelid = to_regclass({}) AND attnum > 0 AND NOT attisdropped"
+        )
+        columns = set(self._one(query.format(sql.Literal(self._table.as_string(self._connection)))) or ())
+        if {"key", "value", "isbinary", "expiredate"} <= columns:
+            return _V1
+        if {"key", "value", "expires_at"} <= columns:
+            return _V2
+        raise InvalidRequest(
+            f"There is no table {self._options.state_table} as Dapr's state.postgresql makes it: "
+            "'table_name' or 'table_prefix' says which it is."
+        )
+
+    def _weights(self) -> list[tuple[int, float]]:
+        """What the pages of the table weigh, with what lies outside of them, as a sample of them says."""
+        size = self._one(
+            sql.SQL("SELECT pg_relation_size({}) / current_setting('block_size')::int").format(
+                sql.Literal(self._table.as_string(self._connection))
+            )
+        )
+        pages = max(1, int(size))
+        width = -(-pages // _STRETCHES)
+        share = min(1.0, _SAMPLED_PAGES / pages)
+        sampled = self._connection.execute(
+            sql.SQL(
+                "SELECT (ctid::text::point)[0]::bigint / {width}, sum(pg_column_size(value) + pg_column_size(key)) "
+                "FROM {table} TABLESAMPLE SYSTEM ({percent}) GROUP BY 1 ORDER BY 1"
+            ).format(width=sql.Literal(width), table=self._table, percent=sql.Literal(share * 100))
+        )
+        return [(stretch * width, float(weight) / share) for stretch, weight in sampled]
+
+    def _rows(self, within: Range, patterns: Sequence[Pattern], *conditions: sql.Composable) -> Iterator[Row]:
+        likes = [sql.SQL("key LIKE {}").format(sql.Literal(_like(pattern))) for pattern in patterns]
+        matching = sql.SQL("({})").format(sql.SQL(" OR ").join(likes))
+        columns = sql.SQL("key, {}, {}").format(self._layout.is_binary, self._layout.value)
+        for key, is_binary, value in self._select(columns, within, sql.SQL(" AND ").join([matching, *conditions])):
+            yield Row(key, _raw(value, is_binary))
+
+    def _select(self, columns: sql.Composable, within: Range, matching: sql.Composable) -> Iterator[Any]:
+        conditions = [sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({within.first},0)")), matching, self._live()]
+        if within.end is not None:
+            conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({within.end},0)")))
+        query = sql.SQL("SELECT {} FROM {} WHERE {}").format(columns, self._table, sql.SQL(" AND ").join(conditions))
+        with self._explained(), self._connection.cursor("rows") as cursor:
+            cursor.itersize = _ROWS_AT_ONCE
+            cursor.execute(query, binary=True)
+            yield from cursor
+
+    def _live(self) -> sql.Composed:
+        return sql.SQL("({expires} IS NULL OR {expires} >= to_timestamp({as_of}))").format(
+            expires=self._layout.expires, as_of=sql.Literal(self.as_of)
+        )
+
+    def _one(self, query: Any) -> Any:
+        row = self._connection.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return _explained(self._options)
+
+
+@contextlib.contextmanager
+def export(options: Options) -> Iterator[Exported]:
+    """Inside, others can see what this transaction sees."""
+    with _explained(options), _connect(options) as connection:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # It does nothing but hold it, for as long as others read.
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        row = connection.execute("SELECT pg_export_snapshot(), extract(epoch FROM now())::float8").fetchone()
+        assert row is not None
+        yield Exported(*row)
+
+
+@contextlib.contextmanager
+def _explained(options: Options) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        # Without its cause: that may show the address, and the address may hold a password.
+        raise Unavailable(f"PostgreSQL refused: {options.without_secrets(str(error)).strip()}") from None
+
+
+def _connect(options: Options) -> psycopg.Connection[Any]:
+    with _explained(options):
+        return psycopg.connect(
+            options.url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="holdfast-spark"
+        )
+
+
+def _identifier(table: str) -> sql.Identifier:
+    return sql.Identifier(*table.split("."))
+
+
+def _like(pattern: Pattern) -> str:
+    escaped = ["".join(f"\\{letter}" if letter in "%_\\" else letter for letter in part) for part in pattern]
+    return "%".join(escaped)
+
+
+def _raw(value: bytes, is_binary: bool) -> bytes:
+    if not is_binary:
+        return value
+    try:
+        return base64.b64decode(json.loads(value), validate=True)
+    except (ValueError, TypeError):
+        return b""  # told as what cannot be read, where it is read

@@ -1,0 +1,66 @@
+"""The table of what the others pass over: what cannot be read, and what is not Holdfast's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError
+from holdfast.identity import split_tenant
+from holdfast.orchestration.index import INSTANCE_INDEX_TYPE
+from holdfast.pushpop.doorbell import DOORBELL_TYPE
+from holdfast.pushpop.index import INDEX_TYPE
+from holdfast.spark.rows import SEPARATOR, Address, Decoder, Problem
+from holdfast.spark.tables import History, Idempotency, Instances, Items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.spark.options import Options
+    from holdfast.spark.store import Range, Store
+
+FOREIGN = "foreign"
+_READ = (Items, Instances, History, Idempotency)
+#: Types whose values are in no table.
+_OTHERS = (INDEX_TYPE, INSTANCE_INDEX_TYPE, DOORBELL_TYPE)
+
+
+def problems_of(store: Store, options: Options, within: Range) -> Iterator[list[tuple[Any, ...]]]:
+    """Of one range: first whose rows are not Holdfast's, then those that cannot be read."""
+    tables = [table(options, store.as_of) for table in _READ]
+    types = {*_OTHERS, *(table.actor_type for table in tables)}
+    foreign: Counter[tuple[str, str]] = Counter()
+    for key in store.keys(within):
+        address = Address.parse(key)
+        if address is None:
+            foreign[key.partition(SEPARATOR)[0] if SEPARATOR in key else "", ""] += 1
+        elif address.actor_type not in types or options.app_id not in (None, address.app_id):
+            foreign[address.app_id, address.actor_type] += 1
+    yield [
+        (
+            app_id or None,
+            None,
+            actor_type or None,
+            None,
+            None,
+            FOREIGN,
+            "It is not Holdfast's, or another app's.",
+            count,
+        )
+        for (app_id, actor_type), count in foreign.items()
+    ]
+    for table in tables:
+        problems: list[Problem] = []
+        for _ in Decoder(store, table, problems.append).decode(within):
+            yield [_row(problem) for problem in problems]
+            problems.clear()
+        yield [_row(problem) for problem in problems]
+
+
+def _row(problem: Problem) -> tuple[Any, ...]:
+    app_id, actor_type, actor_id, state_key = problem.address
+    try:
+        tenant, _ = split_tenant(actor_id)
+    except HoldfastError:
+        tenant = None
+    return (app_id, tenant, actor_type, actor_id, state_key, problem.problem, problem.detail, 1)

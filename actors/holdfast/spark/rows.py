@@ -1,0 +1,197 @@
+"""From rows of the store to rows of a table: which rows are wanted, and what each is, some of them at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Generator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import orjson
+
+from holdfast.errors import HoldfastError, StorageBroken
+from holdfast.runtime.serialization import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from holdfast.spark.store import Range, Row, Store
+    from holdfast.spark.tables import Table
+
+log = logging.getLogger(__name__)
+
+#: Asks for whole keys, is sent their values, returns rows.
+Steps: TypeAlias = Generator[tuple[str, ...], Any, list[tuple[Any, ...]]]
+
+# What is looked at side by side, so that what it takes to read them is fetched together.
+_PAGE_ROWS = 64
+_PAGE_BYTES = 512 * 1024
+_TASKS_AT_ONCE = 16
+# Actors of which is remembered what their own values say.
+_OWNERS = 256
+
+SEPARATOR = "||"
+BROKEN, LATER = "broken", "later version"
+#: What a value can be that nobody wrote who knew the layout.
+UNREADABLE = (HoldfastError, ValueError, KeyError, TypeError, IndexError, AttributeError)
+
+
+class Address(NamedTuple):
+    """What the key of a state value says."""
+
+    app_id: str
+    actor_type: str
+    actor_id: str
+    state_key: str
+
+    @classmethod
+    def parse(cls, key: str) -> Address | None:
+        parts = key.split(SEPARATOR)
+        return cls(*parts) if len(parts) == 4 else None
+
+    @property
+    def owner(self) -> str:
+        """What names the actor."""
+        return SEPARATOR.join(self[:3])
+
+    def beside(self, state_key: str, actor_id: str | None = None) -> str:
+        """The key of another value, of the same actor unless told otherwise."""
+        return SEPARATOR.join((self.app_id, self.actor_type, actor_id or self.actor_id, state_key))
+
+
+class Problem(NamedTuple):
+    """A row that was passed over."""
+
+    address: Address
+    problem: str
+    detail: str
+
+
+class Decoder:
+    """Turns the rows of one range into rows of a table."""
+
+    def __init__(self, store: Store, table: Table, on_problem: Callable[[Problem], None]) -> None:
+        self._store = store
+        self._table = table
+        self._on_problem = on_problem
+        #: What is said of an actor by its own values, or why that cannot be told.
+        self._owners: OrderedDict[str, Any] = OrderedDict()
+        #: Of what was read since somebody set it to nothing.
+        self.bytes_read = 0
+
+    def decode(self, within: Range) -> Iterator[list[tuple[Any, ...]]]:
+        """A list for what little was read at once."""
+        rows = self._store.scan(within, self._table.patterns())
+        for page in self._pages(rows):
+            tasks = self._tasks(page)
+            while some := list(islice(tasks, _TASKS_AT_ONCE)):
+                yield [row for found in self._drive(some) for row in found]
+
+    def _pages(self, rows: Iterable[Row]) -> Iterator[list[tuple[Address, bytes]]]:
+        page: list[tuple[Address, bytes]] = []
+        size = 0
+        for key, value in rows:
+            address = Address.parse(key)
+            if address is None or not self._table.wants(address):
+                continue
+            page.append((address, value))
+            size += len(value)
+            if len(page) >= _PAGE_ROWS or size >= _PAGE_BYTES:
+                self.bytes_read += size
+                yield page
+                page, size = [], 0
+        self.bytes_read += size
+        if page:
+            yield page
+
+    def _tasks(self, page: list[tuple[Address, bytes]]) -> Iterator[tuple[Address, Steps]]:
+        owners = self._owners_of(page)
+        for address, value in page:
+            owner = owners.get(address.owner)
+            try:
+                if isinstance(owner, Exception):
+                    raise owner
+                for task in self._table.tasks(address, _parsed(value), owner):
+                    yield address, task
+            except UNREADABLE as error:
+                self._report(address, error)
+
+    def _owners_of(self, page: list[tuple[Address, bytes]]) -> dict[str, Any]:
+        """What the table has to know of the actors of these rows, fetched together where it is not known yet."""
+        if not self._table.owner_keys:
+            return {}
+        addresses = {address.owner: address for address, _ in page}
+        unknown = [address for owner, address in addresses.items() if owner not in self._owners]
+        keys = [address.beside(key) for address in unknown for key in self._table.owner_keys]
+        values = self._lookup(keys)
+        for address in unknown:
+            try:
+                own = [_parsed_if_any(values.get(address.beside(key))) for key in self._table.owner_keys]
+                if own[0] is None:
+                    raise StorageBroken(f"The value {self._table.owner_keys[0]!r} is missing from the store.")
+                self._owners[address.owner] = self._table.owner(address, own)
+            except UNREADABLE as error:
+                self._owners[address.owner] = error
+        found = {owner: self._owners[owner] for owner in addresses}
+        while len(self._owners) > _OWNERS:
+            self._owners.popitem(last=False)
+        return found
+
+    def _lookup(self, keys: list[str]) -> dict[str, bytes]:
+        values = self._store.lookup(keys) if keys else {}
+        self.bytes_read += sum(map(len, values.values()))
+        return values
+
+    def _drive(self, tasks: list[tuple[Address, Steps]]) -> Iterator[list[tuple[Any, ...]]]:
+        """Runs them side by side, and looks up what they ask for together."""
+        values: dict[str, bytes] = {}
+        asked: list[tuple[Address, Steps, tuple[str, ...] | None]] = [(address, task, None) for address, task in tasks]
+        while asked:
+            again: list[tuple[Address, Steps, tuple[str, ...] | None]] = []
+            for address, task, keys in asked:
+                try:
+                    answer = None if keys is None else [_parsed_if_any(values.get(key)) for key in keys]
+                    again.append((address, task, task.send(answer)))
+                except StopIteration as done:
+                    yield done.value
+                except UNREADABLE as error:
+                    self._report(address, error)
+            values = self._lookup(list({key for _, _, keys in again for key in keys or ()}))
+            asked = again
+
+    def _report(self, address: Address, error: Exception) -> None:
+        detail = str(error) if isinstance(error, HoldfastError) else f"It cannot be read: {type(error).__name__}."
+        self._on_problem(Problem(address, LATER if "later version" in detail else BROKEN, detail))
+
+
+class Tally:
+    """Counts what was passed over, and says so once."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._counts: Counter[str] = Counter()
+        self._example: dict[str, Problem] = {}
+
+    def add(self, problem: Problem) -> None:
+        self._counts[problem.problem] += 1
+        self._example.setdefault(problem.problem, problem)
+
+    def tell(self) -> None:
+        for problem, count in self._counts.items():
+            example = self._example[problem]
+            log.warning(
+                "%s: %d rows were passed over (%s), such as %s of %s: %s The table 'problems' has them all.",
+                *(self._table, count, problem, example.address.state_key, example.address.actor_id, example.detail),
+            )
+
+
+def _parsed(value: bytes) -> Any:
+    try:
+        return orjson.loads(value)
+    except ValueError:
+        return load(value)  # orjson stops at 64 bits
+
+
+def _parsed_if_any(value: bytes | None) -> Any:
+    return None if value is None else _parsed(value)

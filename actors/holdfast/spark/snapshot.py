@@ -1,0 +1,134 @@
+"""One point in time of everything, for as long as somebody looks at it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.errors import InvalidRequest, Unavailable
+from holdfast.spark.options import Options
+from holdfast.spark.sqlite import COPY, copy
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def snapshot(
+    spark: SparkSession,
+    url: str,
+    *,
+    app_id: str | None = None,
+    tenant: str | None = None,
+    partitions: int | None = None,
+    table_name: str | None = None,
+    table_prefix: str | None = None,
+    directory: str | Path | None = None,
+) -> Snapshot:
+    """All tables at one point in time, inside ``with``. Those who write meanwhile are not kept waiting.
+
+    ``directory`` is where a SQLite file is copied to: on a cluster, one that every executor sees.
+    """
+    return Snapshot(
+        spark,
+        {
+            "url": url,
+            "app_id": app_id,
+            "tenant": tenant,
+            "partitions": None if partitions is None else str(partitions),
+            "table_name": table_name,
+            "table_prefix": table_prefix,
+        },
+        directory,
+    )
+
+
+class Snapshot:
+    def __init__(self, spark: SparkSession, options: dict[str, str | None], directory: str | Path | None) -> None:
+        self._spark = spark
+        self._given = {name: value for name, value in options.items() if value is not None}
+        self._options = Options.read(self._given)
+        self._directory = directory
+        self._held = ExitStack()
+        self._as_of: datetime | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            if self._options.is_sqlite:
+                self._copy()
+            else:
+                self._export()
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._as_of = None
+        self._held.close()
+
+    @property
+    def as_of(self) -> datetime:
+        """The moment it shows."""
+        if self._as_of is None:
+            raise InvalidRequest("The snapshot is not open: use it inside 'with'.")
+        return self._as_of
+
+    def table(self, name: str, **narrowed: str) -> DataFrame:
+        """One of the tables; ``queue`` and ``instance`` narrow it in the database."""
+        options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | narrowed
+        Options.read(options)
+        return self._spark.read.format("holdfast").options(**options).load()
+
+    def queues(self, **narrowed: str) -> DataFrame:
+        return self.table("queues", **narrowed)
+
+    def items(self, **narrowed: str) -> DataFrame:
+        return self.table("items", **narrowed)
+
+    def locks(self, **narrowed: str) -> DataFrame:
+        return self.table("locks", **narrowed)
+
+    def dead_letters(self, **narrowed: str) -> DataFrame:
+        return self.table("dead_letters", **narrowed)
+
+    def instances(self, **narrowed: str) -> DataFrame:
+        return self.table("instances", **narrowed)
+
+    def history(self, **narrowed: str) -> DataFrame:
+        return self.table("history", **narrowed)
+
+    def idempotency(self, **narrowed: str) -> DataFrame:
+        return self.table("idempotency", **narrowed)
+
+    def problems(self, **narrowed: str) -> DataFrame:
+        """What the other tables pass over."""
+        return self.table("problems", **narrowed)
+
+    def _copy(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="holdfast-snapshot-", dir=self._directory))
+        self._held.callback(shutil.rmtree, folder, ignore_errors=True)
+        file = folder / "state.db"
+        try:
+            copy(self._options.sqlite_path, file)
+        except sqlite3.Error as error:
+            raise Unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
+        self._given |= {"url": f"sqlite://{file}", "snapshot": COPY}
+        self._as_of = datetime.fromtimestamp(time.time(), UTC)
+
+    def _export(self) -> None:
+        from holdfast.spark.postgresql import export
+
+        held = self._held.enter_context(export(self._options))
+        self._given |= {"snapshot": held.name}
+        self._as_of = datetime.fromtimestamp(held.as_of, UTC)

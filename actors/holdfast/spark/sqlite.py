@@ -1,0 +1,182 @@
+"""A SQLite file in the layout of Dapr's ``state.sqlite``, which the embedded host writes too."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from holdfast.errors import InvalidRequest, Unavailable
+from holdfast.spark.store import RANGE_BYTES, Range, Row, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.spark.options import Options
+    from holdfast.spark.store import Pattern
+
+#: What the option ``snapshot`` says of a file that nobody writes to.
+COPY = "copy"
+# More keys than SQLite takes in one statement are read in several.
+_KEYS_AT_ONCE = 500
+_STRETCHES = 256
+_SAMPLES = 4
+_TIMEOUT = 30.0
+# From when a row is written until that can be seen: one writes at a time, and nobody that long.
+_LATE_SECONDS = 300
+
+
+class SqliteStore:
+    def __init__(self, options: Options) -> None:
+        self._path = options.sqlite_path
+        self._is_copy = options.snapshot is not None
+        self._table = '"' + options.state_table.replace('"', '""') + '"'
+        self._cores = os.cpu_count() or 1
+        self.as_of = time.time() if options.as_of is None else options.as_of
+        if options.snapshot not in (None, COPY):
+            raise InvalidRequest("This is not a snapshot of a SQLite file: holdfast.spark.snapshot() makes one.")
+        self._connection = self._open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def ranges(self, most: int | None) -> list[Range]:
+        if not self._is_copy:
+            return [Range()]  # all of it in one transaction: what is written meanwhile would show elsewhere
+        bounds = self._connection.execute(f"SELECT min(rowid), max(rowid) FROM {self._table}").fetchone()  # noqa: S608
+        if bounds[0] is None:
+            return [Range()]
+        first, last = bounds
+        width = max(1, (last - first + _STRETCHES) // _STRETCHES)
+        weights = []
+        counts = self._connection.execute(
+            f"SELECT (rowid - ?) / ?, count(*) FROM {self._table} GROUP BY 1 ORDER BY 1",  # noqa: S608
+            (first, width),
+        )
+        for stretch, count in counts.fetchall():
+            start = first + stretch * width
+            weights.append((start, count * self._mean_size(start, width)))
+        if most is None:
+            most = max(1, min(2 * self._cores, int(sum(weight for _, weight in weights) // RANGE_BYTES)))
+        return split(weights, most)
+
+    def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
+        globs = [_glob(pattern) for pattern in patterns]
+        condition = "(" + " OR ".join(["key GLOB ?"] * len(globs)) + ")"
+        for key, value, is_binary in self._select("key, value, is_binary", within, condition, globs):
+            yield Row(key, _raw(value, is_binary))
+
+    def keys(self, within: Range) -> Iterator[str]:
+        for (key,) in self._select("key", within):
+            yield key
+
+    def position(self) -> int:
+        """Unix seconds: of each row is known when it was last written."""
+        return int(self.as_of)
+
+    def changed(self, since: int, patterns: Sequence[Pattern]) -> Iterator[Row]:
+        globs = [_glob(pattern) for pattern in patterns]
+        condition = "(" + " OR ".join(["key GLOB ?"] * len(globs)) + ") AND update_time >= datetime(?, 'unixepoch')"
+        parameters = [*globs, max(0, since - _LATE_SECONDS)]
+        for key, value, is_binary in self._select("key, value, is_binary", Range(), condition, parameters):
+            yield Row(key, _raw(value, is_binary))
+
+    def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            some = keys[start : start + _KEYS_AT_ONCE]
+            rows = self._connection.execute(
+                f"SELECT key, value, is_binary FROM {self._table} WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
+                "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
+                (*some, self.as_of),
+            )
+            found.update((key, _raw(value, is_binary)) for key, value, is_binary in rows)
+        return found
+
+    def _select(
+        self, columns: str, within: Range, condition: str = "true", parameters: Sequence[Any] = ()
+    ) -> Iterator[Any]:
+        end = (2**63 - 1) if within.end is None else within.end
+        return self._connection.execute(
+            f"SELECT {columns} FROM {self._table} WHERE rowid >= ? AND rowid < ? AND {condition} "  # noqa: S608
+            "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
+            (within.first, end, *parameters, self.as_of),
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        if not os.path.exists(self._path):
+            raise Unavailable(
+                "The snapshot is gone: it was closed, or is not to be seen from here."
+                if self._is_copy
+                else f"There is no file {self._path}."
+            )
+        try:
+            connection = connect(self._path, immutable=self._is_copy)
+            # What is read sees one point in time from the first statement on.
+            connection.execute("BEGIN")
+            columns = {row[1] for row in connection.execute(f"PRAGMA table_info({self._table})")}
+        except sqlite3.Error as error:
+            raise Unavailable(f"The file {self._path} cannot be read: {error}.") from error
+        if not {"key", "value", "is_binary", "expiration_time"} <= columns:
+            connection.close()
+            raise InvalidRequest(
+                f"The file {self._path} has no table {self._table} as Dapr's state.sqlite makes it: "
+                "'table_name' says which it is."
+            )
+        return connection
+
+    def _mean_size(self, start: int, width: int) -> float:
+        step = max(1, width // _SAMPLES)
+        sizes = [
+            float(row[0])
+            for at in range(start, start + width, step)
+            if (
+                row := self._connection.execute(
+                    f"SELECT length(value) FROM {self._table} WHERE rowid >= ? ORDER BY rowid LIMIT 1",  # noqa: S608
+                    (at,),
+                ).fetchone()
+            )
+        ]
+        return sum(sizes) / max(1, len(sizes)) + 100
+
+
+def connect(path: str, *, immutable: bool = False) -> sqlite3.Connection:
+    """For reading only."""
+    mode = "mode=ro&immutable=1" if immutable else "mode=ro"
+    return sqlite3.connect(
+        f"file:{quote(path)}?{mode}", uri=True, isolation_level=None, timeout=_TIMEOUT, check_same_thread=False
+    )
+
+
+def copy(path: str, to: Path) -> None:
+    """One point in time of a file that is written to meanwhile; those who write are not kept waiting."""
+    with contextlib.closing(connect(path)) as source, contextlib.closing(sqlite3.connect(to)) as target:
+        # All pages in one step: with several, every write meanwhile would begin it anew.
+        source.backup(target)
+
+
+def _glob(pattern: Pattern) -> str:
+    escaped = ["".join(f"[{letter}]" if letter in "*?[" else letter for letter in part) for part in pattern]
+    return "*".join(escaped)
+
+
+def _raw(value: str | bytes, is_binary: int) -> bytes:
+    raw = value if isinstance(value, bytes) else value.encode()
+    if not is_binary:
+        return raw
+    try:
+        return base64.b64decode(raw, validate=True)
+    except ValueError:
+        return b""  # told as what cannot be read, where it is read

@@ -1,0 +1,212 @@
+"""Follows the histories: every event once, as instances go on.
+
+An offset says how far each instance was read. What may have changed since is found by the database (by the ids of
+transactions in PostgreSQL, by the time of the last write in SQLite), generously: what it names twice is known by its
+mark. Events are only ever appended, so those between two marks can be read again as long as the instance exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from holdfast.errors import InvalidRequest
+from holdfast.orchestration.chronicle import HEAD, segment_key
+from holdfast.orchestration.stored import StoredInstance, events_in
+from holdfast.spark.batches import BATCH_BYTES, Columns
+from holdfast.spark.rows import BROKEN, SEPARATOR, UNREADABLE, Address, Problem, Tally
+from holdfast.spark.stores import opened
+from holdfast.spark.tables import Instances
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+    from holdfast.spark.options import Options
+    from holdfast.spark.store import Store
+
+# Instances that were not written for so long need no mark: all they had until then was read. No host's clock is so
+# far behind that what it writes later seems older.
+SETTLE_SECONDS = 3600.0
+# What one task reads.
+_INSTANCES_A_PART = 2000
+_INSTANCES_AT_ONCE = 32
+_SEGMENTS_AT_ONCE = 20
+
+Offset = dict[str, Any]
+
+
+class Mark(NamedTuple):
+    """How far an instance was read."""
+
+    #: Which instance it is: another may have its id later.
+    life: int
+    created_at: float
+    execution: int
+    #: How many events that execution had, and in which part of its history the last one was.
+    events: int
+    segment: int
+    updated_at: float
+
+    @classmethod
+    def of(cls, instance: StoredInstance) -> Mark:
+        head = instance.head
+        return cls(
+            head["life"],
+            head["created_at"],
+            head["execution_id"],
+            head["events"],
+            max(0, head["segments"] - 1),
+            head["updated_at"],
+        )
+
+    def is_of(self, other: Mark) -> bool:
+        """Whether both are of the same instance."""
+        return self[:2] == other[:2]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What an instance did from one mark to the next."""
+
+    owner: str
+    since: Mark | None
+    until: Mark
+    #: Of one that had no mark: events that are not later were read before.
+    settled: float
+
+
+@dataclass
+class Part(InputPartition):
+    stretches: list[Stretch]
+
+
+class HistoryStream(DataSourceStreamReader):
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if options.table != "history":
+            raise InvalidRequest("Only the table 'history' can be followed; the others can be loaded.")
+        if options.snapshot is not None or options.as_of is not None:
+            raise InvalidRequest("A stream follows what happens: it has no 'snapshot' and no 'as_of'.")
+        self._options = options
+        self._schema = schema
+        Columns(options.table, schema)
+        #: Where there was nothing new, and until where that is known.
+        self._idle: tuple[int, int] | None = None
+
+    def initialOffset(self) -> Offset:
+        if self._options.starting == "earliest":
+            return {"position": 0, "settled": 0.0, "marks": {}}
+        with opened(self._options) as store:
+            return {"position": store.position(), "settled": store.as_of, "marks": {}, "unsaved": True}
+
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
+        if start is None:
+            raise InvalidRequest("To follow the history takes Spark 4.2 or later.")
+        since = start["position"]
+        if self._idle is not None and self._idle[0] == since:
+            since = self._idle[1]
+        marks = _marks(start)
+        with opened(self._options) as store:
+            position = store.position()
+            changed = {owner: mark for owner, mark in self._heads(store, since) if marks.get(owner) != mark}
+            settled = max(start["settled"], store.as_of - SETTLE_SECONDS)
+        if not changed and "unsaved" not in start:
+            self._idle = (start["position"], position)
+            return start
+        # Where it began is saved with the first batch, which may have nothing in it: another start would be later.
+        kept = {owner: mark for owner, mark in marks.items() if mark.updated_at > settled}
+        return {"position": position, "settled": settled, "marks": kept | changed}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        before = _marks(start)
+        stretches = [
+            Stretch(owner, before.get(owner), mark, start["settled"])
+            for owner, mark in _marks(end).items()
+            if before.get(owner) != mark
+        ]
+        return [Part(stretches[at : at + _INSTANCES_A_PART]) for at in range(0, len(stretches), _INSTANCES_A_PART)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        columns = Columns(self._options.table, self._schema)
+        tally = Tally(self._options.table)
+        rows: list[tuple[Any, ...]] = []
+        size = 0
+        with opened(self._options) as store:
+            for at in range(0, len(partition.stretches), _INSTANCES_AT_ONCE):
+                for found, weight in _read(store, partition.stretches[at : at + _INSTANCES_AT_ONCE], tally):
+                    rows += found
+                    size += weight
+                    if size >= BATCH_BYTES and rows:
+                        yield columns.batch(rows)
+                        rows, size = [], 0
+        if rows:
+            yield columns.batch(rows)
+        tally.tell()
+
+    def _heads(self, store: Store, since: int) -> Iterator[tuple[str, Mark]]:
+        """Of the instances that may have changed."""
+        table = Instances(self._options, store.as_of)
+        for key, value in store.changed(since, table.patterns()):
+            address = Address.parse(key)
+            if address is None or not table.wants(address):
+                continue
+            try:
+                instance = StoredInstance.read(address.actor_id, orjson.loads(value))
+                if instance is not None:
+                    yield address.owner, Mark.of(instance)
+            except UNREADABLE:
+                continue  # the table 'problems' has it; it is not read until it is whole again
+
+
+def _read(store: Store, stretches: list[Stretch], tally: Tally) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
+    """The events of some instances, and how much was read for them."""
+    heads = store.lookup([f"{stretch.owner}{SEPARATOR}{HEAD}" for stretch in stretches])
+    for stretch in stretches:
+        head = heads.get(f"{stretch.owner}{SEPARATOR}{HEAD}")
+        address = Address.parse(f"{stretch.owner}{SEPARATOR}{HEAD}")
+        assert address is not None
+        try:
+            instance = None if head is None else StoredInstance.read(address.actor_id, orjson.loads(head))
+            # Deleted meanwhile, with its history.
+            if instance is not None and Mark.of(instance).is_of(stretch.until):
+                yield from _events(store, stretch, address, instance)
+        except UNREADABLE as error:
+            tally.add(Problem(address, BROKEN, str(error)))
+
+
+def _events(
+    store: Store, stretch: Stretch, address: Address, instance: StoredInstance
+) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
+    until, since = stretch.until, stretch.since
+    known = since is not None and since.is_of(until)
+    begin = (address.app_id, instance.tenant, instance.instance_id)
+    for execution, segments in sorted(instance.extents.items()):
+        first, after = (since.segment, since.events) if known and since and execution == since.execution else (0, 0)
+        if execution > until.execution or (known and since and execution < since.execution):
+            continue
+        last = until.segment if execution == until.execution else segments - 1
+        keys = [address.beside(segment_key(until.life, execution, number)) for number in range(first, last + 1)]
+        for at in range(0, len(keys), _SEGMENTS_AT_ONCE):
+            some = keys[at : at + _SEGMENTS_AT_ONCE]
+            values = store.lookup(some)
+            found = [
+                begin + event
+                for key in some
+                if key in values
+                for event in events_in(orjson.loads(values[key]))
+                if event.seq > after
+                and (execution < until.execution or event.seq <= until.events)
+                and (since is not None or event.timestamp > stretch.settled)
+            ]
+            yield found, sum(map(len, values.values()))
+
+
+def _marks(offset: Offset) -> dict[str, Mark]:
+    return {owner: Mark(*mark) for owner, mark in offset["marks"].items()}

@@ -1,0 +1,296 @@
+"""The tables: which state values each is made of, and how."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holdfast.errors import HoldfastError
+from holdfast.idempotency.interface import IDEMPOTENCY_TYPE
+from holdfast.idempotency.record import KEY, RECORD, Record, current
+from holdfast.identity import DEFAULT_TENANT, qualify, split_instance_actor, split_queue_actor
+from holdfast.orchestration.chronicle import HEAD
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.orchestration.stored import HISTORY, StoredInstance, events_in
+from holdfast.pushpop import ACTOR_TYPE
+from holdfast.pushpop.core import CONFIG, METADATA
+from holdfast.pushpop.replies import shown_id
+from holdfast.pushpop.stored import MOVING, SEGMENTS, SHELVES, StoredQueue
+from holdfast.runtime.serialization import dump
+from holdfast.spark.rows import SEPARATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.pushpop.stored import StoredItem
+    from holdfast.spark.options import Options
+    from holdfast.spark.rows import Address, Steps
+    from holdfast.spark.store import Pattern
+
+ANYTHING: Pattern = ("", "")
+
+Rows = list[tuple[Any, ...]]
+
+
+class Table(ABC):
+    """One table, of what the options ask for, at one moment."""
+
+    actor_type: ClassVar[str]
+    #: Which values it is made of; what ends with a dash is the beginning of several.
+    states: ClassVar[tuple[str, ...]]
+    #: What has to be known of an actor to read any of them; the first is always there.
+    owner_keys: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, options: Options, as_of: float) -> None:
+        self._options = options
+        self._as_of = as_of
+        self._type = options.actor_type or self.actor_type
+
+    def patterns(self) -> list[Pattern]:
+        """What the keys look like, as far as the database can tell."""
+        separator: Pattern = (SEPARATOR,)
+        app: Pattern = ANYTHING if self._options.app_id is None else (self._options.app_id,)
+        return [
+            _followed(app, separator, (self._type,), separator, actor, separator, state)
+            for actor in self._actors()
+            for state in [(state, "") if state.endswith("-") else (state,) for state in self.states]
+        ]
+
+    def wants(self, address: Address) -> bool:
+        """Whether it is one of these values, exactly; patterns may let others through."""
+        options = self._options
+        if address.actor_type != self._type or options.app_id not in (None, address.app_id):
+            return False
+        if not any(address.state_key.startswith(s) if s.endswith("-") else address.state_key == s for s in self.states):
+            return False
+        return self._is_asked_for(address)
+
+    def owner(self, address: Address, values: list[Any]) -> Any:
+        """What those say."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def tasks(self, address: Address, value: Any, owner: Any) -> Iterator[Steps]:
+        """What there is to do with one value, in parts of bounded size."""
+
+    def _actors(self) -> list[Pattern]:
+        """What the ids of the actors look like."""
+        tenant = self._options.tenant
+        return [ANYTHING] if tenant in (None, DEFAULT_TENANT) else [(f"@{tenant}@", "")]
+
+    @abstractmethod
+    def _is_asked_for(self, address: Address) -> bool: ...
+
+
+class QueueTable(Table):
+    actor_type = ACTOR_TYPE
+    owner_keys = (METADATA, CONFIG)
+
+    def owner(self, address: Address, values: list[Any]) -> StoredQueue:
+        return StoredQueue(address.actor_id, values[0], values[1], self._as_of)
+
+    def _actors(self) -> list[Pattern]:
+        queue, tenant = self._options.queue, self._options.tenant
+        if queue is None:
+            return super()._actors()
+        if tenant is None:
+            return [(queue,), (f"{queue}@", ""), ("@", f"@{queue}"), ("@", f"@{queue}@", "")]
+        name = qualify(tenant, queue)
+        return [(name,), (f"{name}@", "")]
+
+    def _is_asked_for(self, address: Address) -> bool:
+        if self._options.queue is None and self._options.tenant is None:
+            return True
+        try:
+            tenant, queue, _ = split_queue_actor(address.actor_id)
+        except HoldfastError:
+            return False
+        return self._options.queue in (None, queue) and self._options.tenant in (None, tenant)
+
+
+class Queues(QueueTable):
+    states = (METADATA,)
+
+    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Steps]:
+        yield self._row(address, owner)
+
+    def _row(self, address: Address, queue: StoredQueue) -> Steps:
+        totals = yield from _of(address, queue.totals())
+        config = dump(queue.config.shown()).decode()
+        counts = (totals.waiting, totals.delayed, totals.locked, totals.oldest)
+        return [(*_begin(address, queue), *counts, config)]
+
+
+class Locks(QueueTable):
+    states = (METADATA,)
+
+    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Steps]:
+        for steps in owner.locks():
+            yield self._rows(address, owner, steps)
+
+    def _rows(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
+        locks = yield from _of(address, steps)
+        return [
+            (*_begin(address, queue), shown_id(lock), len(lock.taken), lock.created_at, lock.expires_at)
+            for lock in locks
+        ]
+
+
+class Items(QueueTable):
+    states = (METADATA, SEGMENTS, SHELVES)
+
+    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Steps]:
+        if address.state_key == METADATA:
+            for steps in owner.held():
+                yield self._found(address, owner, steps)
+            for parcel in owner.sent():
+                yield self._on_the_way(address, owner, parcel)
+        elif address.state_key.startswith(SHELVES):
+            yield self._found(address, owner, owner.on_shelf(address.state_key, value))
+        else:
+            yield self._found(address, owner, owner.in_segment(address.state_key, value))
+
+    def _found(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
+        return self._rows(address, queue, (yield from _of(address, steps)))
+
+    def _on_the_way(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
+        sent = yield from _of(address, steps)
+        if sent is None:
+            return []
+        [arrivals] = yield (address.beside(sent.arrivals_key, sent.target),)
+        return [] if sent.arrived(arrivals) else self._rows(address, queue, sent.items)
+
+    def _rows(self, address: Address, queue: StoredQueue, items: list[StoredItem]) -> Rows:
+        begin = _begin(address, queue)
+        return [begin + item[:-1] for item in items]
+
+
+class DeadLetters(Items):
+    def _rows(self, address: Address, queue: StoredQueue, items: list[StoredItem]) -> Rows:
+        return [
+            (
+                *_begin(address, queue)[:-1],
+                item.id,
+                item.text,
+                origin["reason"],
+                origin["attempts"],
+                origin["last_error"],
+                origin["original_queue"],
+                origin["original_partition"],
+                origin["original_id"],
+                origin["idempotency_key"],
+                origin["dead_lettered_at"],
+            )
+            for item in items
+            # What goes back to where it came from is none any more.
+            if (origin := item.origin) is not None and item.state != MOVING
+        ]
+
+
+class InstanceTable(Table):
+    actor_type = ORCHESTRATION_TYPE
+    owner_keys = (HEAD,)
+
+    def owner(self, address: Address, values: list[Any]) -> StoredInstance | None:
+        return StoredInstance.read(address.actor_id, values[0])
+
+    def _actors(self) -> list[Pattern]:
+        instance, tenant = self._options.instance, self._options.tenant
+        if instance is None:
+            return super()._actors()
+        return [(instance,), ("@", f"@{instance}")] if tenant is None else [(qualify(tenant, instance),)]
+
+    def _is_asked_for(self, address: Address) -> bool:
+        if self._options.instance is None and self._options.tenant is None:
+            return True
+        try:
+            tenant, instance = split_instance_actor(address.actor_id)
+        except HoldfastError:
+            return False
+        return self._options.instance in (None, instance) and self._options.tenant in (None, tenant)
+
+
+class Instances(InstanceTable):
+    states = (HEAD,)
+
+    def tasks(self, address: Address, value: Any, owner: StoredInstance | None) -> Iterator[Steps]:
+        if owner is not None:
+            yield self._row(address, owner)
+
+    def _row(self, address: Address, instance: StoredInstance) -> Steps:
+        row = yield from _of(address, instance.row())
+        return [(address.app_id, instance.tenant, instance.instance_id, *row)]
+
+
+class History(InstanceTable):
+    states = (HISTORY,)
+
+    def tasks(self, address: Address, value: Any, owner: StoredInstance | None) -> Iterator[Steps]:
+        if owner is not None and owner.keeps(address.state_key):
+            yield self._rows(address, owner, value)
+
+    def _rows(self, address: Address, instance: StoredInstance, value: Any) -> Steps:
+        begin = (address.app_id, instance.tenant, instance.instance_id)
+        yield ()
+        return [begin + event for event in events_in(value)]
+
+
+class Idempotency(Table):
+    actor_type = IDEMPOTENCY_TYPE
+    states = (RECORD,)
+
+    def tasks(self, address: Address, value: Any, owner: None) -> Iterator[Steps]:
+        record = current(Record.from_json(value), self._as_of)
+        if record is not None:
+            yield self._row(address, record)
+
+    def _row(self, address: Address, record: Record) -> Steps:
+        [named] = yield (address.beside(KEY),)
+        if self._options.tenant not in (None, named["tenant"]):
+            return []
+        return [
+            (
+                *(address.app_id, named["tenant"], named["key"], record.status.value, record.result, record.last_error),
+                *(record.owner, record.lease_expires_at, record.attempts, record.updated_at),
+            )
+        ]
+
+    def _actors(self) -> list[Pattern]:
+        return [ANYTHING]
+
+    def _is_asked_for(self, address: Address) -> bool:
+        return True
+
+
+TABLES: dict[str, type[Table]] = {
+    "queues": Queues,
+    "items": Items,
+    "locks": Locks,
+    "dead_letters": DeadLetters,
+    "instances": Instances,
+    "history": History,
+    "idempotency": Idempotency,
+}
+
+
+def _followed(*patterns: Pattern) -> Pattern:
+    """One after the other."""
+    whole: Pattern = ("",)
+    for pattern in patterns:
+        whole = (*whole[:-1], whole[-1] + pattern[0], *pattern[1:])
+    return whole
+
+
+def _begin(address: Address, queue: StoredQueue) -> tuple[Any, ...]:
+    return (address.app_id, queue.tenant, queue.name, queue.partition)
+
+
+def _of(address: Address, steps: Any) -> Any:
+    """Steps that ask for values of one actor, as steps that ask for whole keys."""
+    answer = None
+    while True:
+        try:
+            keys = steps.send(answer)
+        except StopIteration as done:
+            return done.value
+        answer = yield tuple(address.beside(key) for key in keys)

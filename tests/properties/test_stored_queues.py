@@ -1,0 +1,103 @@
+"""Who reads a queue's values, one by one, finds what the queue itself would have, whatever is overdue."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from typing import Any
+
+from holdfast.pushpop.calendar import TICKS_PER_SECOND
+from holdfast.pushpop.stored import StoredItem, StoredQueue, Totals
+from holdfast.runtime.serialization import load
+from properties import stored
+from properties.driven import DrivenQueue, drive
+from properties.operations import Known, Operations
+from properties.seeds import fresh_seeds, told
+from properties.sizes import small
+
+OPERATIONS = 6_000
+OPERATIONS_PER_LOOK = 5
+
+
+def test_a_reader_finds_what_the_queue_would_have() -> None:
+    for seed in fresh_seeds(OPERATIONS):
+        generator = random.Random(seed)
+        with told(seed, "test_stored_queues.py"), small(generator):
+            _compare(generator)
+
+
+def _compare(generator: random.Random) -> None:
+    queue = DrivenQueue(generator.choice(("orders", "orders@1", "@acme@orders")))
+    make = Operations(generator, driven=True)
+    for number in range(1000):
+        operation = make.next(_known(queue, generator))
+        queue.turn((operation.method, operation.data))
+        queue.pass_time(generator.choice((0, 0, 0.05, 0.5, 4, 31, 400, -3)))
+        if number % OPERATIONS_PER_LOOK == 0:
+            # When something expires is noticed at the next tick.
+            queue.now = math.ceil(queue.now * TICKS_PER_SECOND) / TICKS_PER_SECOND
+            _look(queue)
+
+
+def _look(queue: DrivenQueue) -> None:
+    twin = queue.twin()
+    twin.settle()
+    if "metadata" not in queue.store:
+        return
+    contents = stored.read(twin.value, twin.partition)
+    expected, unnoticed = _expected(twin, contents)
+    found, totals = _read(queue)
+    assert Counter((item.id, item.state, item.deliveries) for item in found) == expected
+    errors = {entry.id(twin.partition): entry.error for entry, _ in contents.everything()}
+    assert all(item.error == errors.get(item.id) for item in found)
+    states = Counter(state for _, state, _ in expected.elements())
+    assert (totals.waiting, totals.delayed, totals.locked) == (states["waiting"], states["delayed"], states["locked"])
+    assert (totals.oldest is None) == (totals.waiting == 0)
+    if twin.store == queue.store and not unnoticed:
+        assert totals.oldest == drive(twin.queue.stock.oldest(), lambda keys: [twin.value(key) for key in keys])
+
+
+def _expected(queue: DrivenQueue, contents: stored.Contents) -> tuple[Counter[tuple[str, str, int]], bool]:
+    """What has expired nobody can take, though a queue may notice later; and whether there was such."""
+    expected: Counter[tuple[str, str, int]] = Counter()
+    unnoticed = False
+    for entry, where in contents.everything():
+        state = "locked" if where.startswith(stored.LOCKED) else "moving" if "parcel" in where else where
+        if state in ("waiting", "delayed") and entry.until is not None and entry.until <= queue.now:
+            unnoticed = True
+            if not queue.queue.keeps_expired:
+                continue
+            state = "moving"
+        expected[entry.id(contents.partition), state, entry.deliveries] += 1
+    for item in contents.not_due:
+        expected[item.id(contents.partition), "delayed", 0] += 1
+    return expected, unnoticed
+
+
+def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
+    """Each value by itself, as they come."""
+
+    def driven(steps: Any) -> Any:
+        return drive(steps, lambda keys: [queue.value(key) for key in keys])
+
+    reader = StoredQueue(queue.actor_id, queue.value("metadata"), queue.value("config"), queue.now)
+    found: list[StoredItem] = []
+    for key, value in queue.store.items():
+        if key.startswith("segment-"):
+            found += driven(reader.in_segment(key, load(value)))
+        elif key.startswith("shelf-"):
+            found += driven(reader.on_shelf(key, load(value)))
+    for steps in reader.held():
+        found += driven(steps)
+    for parcel in reader.sent():
+        sent = driven(parcel)
+        found += [] if sent is None else sent.items
+    return found, driven(reader.totals())
+
+
+def _known(queue: DrivenQueue, generator: random.Random) -> Known:
+    contents = stored.read(queue.value, queue.partition)
+    held = {lock_id: [entry.id(queue.partition) for entry in lock.entries] for lock_id, lock in contents.locks.items()}
+    ids = [item_id for item_id, _, _ in contents.states()]
+    return Known(list(held), generator.sample(ids, min(10, len(ids))), held)

@@ -1,0 +1,70 @@
+"""Instances that are written straight into the store's table, turn by turn, as their actors would."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from holdfast.orchestration.chronicle import FORMAT, HEAD, SEGMENT_EVENTS, segment_key
+from holdfast.orchestration.history import OrchestrationStarted, TimerCreated
+
+if TYPE_CHECKING:
+    import psycopg
+
+UPSERT = (
+    "INSERT INTO state (key, value, etag) VALUES (%s, %s, gen_random_uuid()) "
+    "ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, etag = EXCLUDED.etag, updated_at = now()"
+)
+
+
+@dataclass
+class Chronicled:
+    app_id: str
+    instance_id: str
+    events: int = 0
+    tail: list[dict[str, Any]] = field(default_factory=list)
+    segments: int = 0
+    created_at: float = field(default_factory=time.time)
+
+    def turn(self, connection: psycopg.Connection[Any], number: int) -> None:
+        """So many events more, in the transaction that is open."""
+        segments: dict[int, list[dict[str, Any]]] = {}
+        for _ in range(number):
+            if not self.segments or len(self.tail) >= SEGMENT_EVENTS:
+                self.tail = []
+                self.segments += 1
+            self.events += 1
+            self.tail.append(self._event())
+            segments[self.segments - 1] = self.tail
+        for segment, events in segments.items():
+            self._put(connection, segment_key(0, 1, segment), events)
+        self._put(connection, HEAD, self._head())
+
+    def _event(self) -> dict[str, Any]:
+        when: dict[str, Any] = {"seq": self.events, "execution_id": 1, "timestamp": time.time()}
+        if self.events == 1:
+            return OrchestrationStarted(name="written", version="", input="null", seed="s", **when).dump()
+        return TimerCreated(fire_at=0.0, **when).dump()
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "status": "RUNNING",
+            "name": "written",
+            "version": "",
+            "execution_id": 1,
+            "created_at": self.created_at,
+            "updated_at": time.time(),
+            "ended_at": None,
+            "parent": None,
+            "events": self.events,
+            "segments": self.segments,
+            "life": 0,
+            "earlier": [],
+        }
+
+    def _put(self, connection: psycopg.Connection[Any], key: str, value: Any) -> None:
+        whole = f"{self.app_id}||OrchestrationActor||{self.instance_id}||{key}"
+        connection.execute(UPSERT, (whole, json.dumps(value).encode()))

@@ -1,0 +1,65 @@
+"""One session of Spark for all tests, and the stacks it reads from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.stacks import STACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs them all: it alone starts Spark."""
+    for item in items:
+        if "tests/spark/" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def start_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Gives the stack of a name, started when it is first asked for."""
+    running: dict[str, Any] = {}
+
+    def start(name: str) -> Any:
+        if name not in running:
+            running[name] = STACKS[name](tmp_path_factory.mktemp(name))
+        return running[name]
+
+    yield start
+    for stack in running.values():
+        stack.close()
+
+
+@pytest.fixture
+def stack(request: pytest.FixtureRequest, start_stack: Callable[[str], Any]) -> Any:
+    """The one a test is parametrized with, or the embedded host."""
+    return start_stack(getattr(request, "param", "embedded"))
