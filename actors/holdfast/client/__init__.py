@@ -70,16 +70,38 @@ class Client:
         """A queue by its name; nothing is asked of the server yet."""
         return Queue(self._connection, name)
 
+    @overload
     async def idempotent(
         self,
         *,
         key: str,
-        run: Callable[[], Awaitable[Output] | Output],
+        run: Callable[[], Awaitable[Output]],
         tenant_id: str | None = None,
         lease_seconds: int = 30,
         retention_seconds: int | None = None,
         wait_seconds: float = 0,
-    ) -> Outcome[Output]:
+    ) -> Outcome[Output]: ...
+    @overload
+    async def idempotent(
+        self,
+        *,
+        key: str,
+        run: Callable[[], Output],
+        tenant_id: str | None = None,
+        lease_seconds: int = 30,
+        retention_seconds: int | None = None,
+        wait_seconds: float = 0,
+    ) -> Outcome[Output]: ...
+    async def idempotent(
+        self,
+        *,
+        key: str,
+        run: Callable[[], Any],
+        tenant_id: str | None = None,
+        lease_seconds: int = 30,
+        retention_seconds: int | None = None,
+        wait_seconds: float = 0,
+    ) -> Outcome[Any]:
         """Runs it, unless it has run for this tenant and key: then gives the result it had, as JSON keeps it.
 
         The lease is renewed while it runs. When somebody else runs it, waits up to ``wait_seconds`` for what comes of
