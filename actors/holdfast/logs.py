@@ -22,6 +22,8 @@ def set_up_logging(log_format: str, level: str) -> None:
     for noisy in ("uvicorn", "uvicorn.error", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
     logging.getLogger("uvicorn.error").addFilter(_is_news)
+    # Whole, however little else is logged.
+    logging.getLogger("holdfast.audit").setLevel(logging.INFO)
 
 
 def _is_news(record: logging.LogRecord) -> bool:

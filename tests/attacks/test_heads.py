@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from attacks.guarded import QUEUE, TOKENS
+from attacks.guarded import BODY_TIMEOUT, QUEUE, SPARE, TOKENS
 
 if TYPE_CHECKING:
     from attacks.guarded import Guarded
@@ -132,6 +132,40 @@ async def test_a_request_must_arrive(guarded: Guarded, proof: bytes) -> None:
         assert line["error_code"] in ("TOO_SLOW", "UNAUTHORIZED")
 
 
-@pytest.mark.parametrize("begun", [b"", b"\r\n", b"\r\n\r\n\r\n"])
-async def test_a_connection_on_which_nothing_comes_is_closed(guarded: Guarded, begun: bytes) -> None:
+@pytest.mark.parametrize("begun", [b"\r\n", b"\r\n\r\n\r\n"])
+async def test_a_connection_on_which_nothing_comes_but_empty_lines_is_closed(guarded: Guarded, begun: bytes) -> None:
     assert await guarded.send_raw(begun) == []
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["at once", "piece by piece"])
+async def test_what_follows_a_body_is_no_header(guarded: Guarded, apart: bool) -> None:
+    """Whoever stands before this server may have looked at the headers, and set them."""
+    chunked = b"GET /queues HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    for headers, trailer, status in (
+        (HOST, PROOF, 401),
+        (HEAD, b"Authorization: Bearer x\r\n", 200),
+        (HEAD, b"Holdfast-Tenant: a||b\r\n", 200),
+    ):
+        pieces = (chunked % headers, trailer + b"\r\n" + LAST)
+        assert await guarded.send_raw(*(pieces if apart else [b"".join(pieces)])) == [status, 200]
+
+
+@pytest.mark.parametrize("endless", [b"X: " + b"a" * 1_000_000, b"X: y\r\n" * 200_000], ids=["one", "many"])
+async def test_what_follows_a_body_has_a_size(guarded: Guarded, endless: bytes) -> None:
+    begun = post(b"Transfer-Encoding: chunked\r\n", b'a\r\n{"item":1}\r\n0\r\n')
+    statuses, line = await guarded.told(lambda: guarded.send_raw(begun, *[endless] * 4))
+    assert statuses in ([413], [])
+    assert (line["status"], line["error_code"]) == (413, "TOO_LARGE")
+
+
+async def test_a_body_in_tiny_pieces_has_a_size(guarded: Guarded) -> None:
+    begun = post(b"Transfer-Encoding: chunked\r\n", b"")
+    statuses, line = await guarded.told(lambda: guarded.send_raw(begun, *[b"1;x=%b\r\n \r\n" % (b"y" * 1000)] * 2000))
+    assert statuses in ([413], [])
+    assert line["error_code"] == "TOO_LARGE"
+
+
+async def test_a_body_that_nobody_reads_is_not_too_slow(running: Guarded) -> None:
+    """A pop has no use for one, and waits for longer than a request may take to arrive."""
+    path = f"/queue/{SPARE}-empty/pop?wait_seconds={BODY_TIMEOUT * 2}"
+    assert (await running.ask("POST", path, b" " * 4_000_000, token="user")).ok()["count"] == 0

@@ -26,6 +26,7 @@ ROLES = {
     f"POST {QUEUES}/dead-letter": "user",
     f"POST {QUEUES}/complete": "user",
     f"DELETE {QUEUES}/items/{{id}}": "user",
+    f"POST {QUEUES}/work": "user",
     f"GET {QUEUES}": "reader",
     f"GET {QUEUES}/peek": "reader",
     f"GET {QUEUES}/in-flight": "reader",

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from holdfast.gateway.rates import Rates
+from holdfast.runtime.rates import Rates
 
 
 def taken(rates: Rates, name: str, rate: float, times: list[float]) -> list[bool]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from holdfast.gateway.callers import CALLER, NOBODY
-from holdfast.gateway.rates import Rates
+from holdfast.runtime.rates import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_HEAD = 32 * 1024
 MAX_HEADERS = 100
+#: Sizes and extensions of chunks, and what follows the last: kept by nobody, but read.
+MAX_FRAMING = 1024 * 1024
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -41,14 +43,16 @@ class ImpatientProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._arriving = False
         self._in_head = False
-        # Of the head that is arriving: what came before, and what came now.
-        self._head = 0
+        # Of the request that is arriving: what came in pieces before, what came now, and how much of it was its body.
+        self._received = 0
         self._piece = 0
+        self._body = 0
         self._problem: HoldfastError | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._await_rest()
+        # Clients may open connections ahead of their requests: such a one is like any other that waits for the next.
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
@@ -65,13 +69,13 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._arriving = self._in_head = True
-        self._head = 0
+        self._received = self._body = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         if len(self.headers) > MAX_HEADERS:
             self._give_up(TooLarge(f"A request may have {MAX_HEADERS} headers at most."))
-        if self._head + self._piece > MAX_HEAD and self._size_of_head() > MAX_HEAD:
+        if self._received + self._piece > MAX_HEAD and self._size_of_head() > MAX_HEAD:
             self._give_up(_head_too_large())
         upgrade = self.parser.should_upgrade()
         if upgrade and any(name in _BODY_HEADERS and value != b"0" for name, value in self.headers):
@@ -79,9 +83,15 @@ class ImpatientProtocol(HttpToolsProtocol):
             self._give_up(InvalidRequest("No other protocol is spoken here: leave the header Upgrade out."))
         super().on_headers_complete()
         self._in_head = False
+        # uvicorn (0.54) puts what follows a chunked body among the headers, before anybody has looked at them.
+        self.headers = []
         if upgrade:
             # What follows may be of that protocol.
             self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -95,10 +105,13 @@ class ImpatientProtocol(HttpToolsProtocol):
     def _not_whole(self) -> None:
         if self.transport.is_closing():
             return
-        if self._in_head:
-            self._head += self._piece
-            if self._head > MAX_HEAD:
+        if self._arriving:
+            self._received += self._piece
+            if self._in_head and self._received > MAX_HEAD:
                 self._refuse(_head_too_large())
+                return
+            if self._received - self._body > MAX_HEAD + MAX_FRAMING:
+                self._refuse(TooLarge("What is sent around the pieces of a body, and after it, is too large."))
                 return
         if self._deadline is None:
             self._await_rest()
@@ -122,7 +135,7 @@ class ImpatientProtocol(HttpToolsProtocol):
         if self._arriving:
             self._refuse(TooSlow(f"A request must arrive whole within {self.arrival_timeout:g} seconds."))
         else:
-            # Nothing came, or nothing but empty lines.
+            # Nothing came but empty lines.
             self.transport.close()
 
     def _is_running(self) -> bool:

@@ -23,6 +23,7 @@ from holdfast.gateway.quotas import NO_QUOTAS
 from holdfast.gateway.refusals import accepted
 from holdfast.identity import beside, check_queue_id, qualify
 from holdfast.pushpop import requests
+from holdfast.pushpop.config import missing_for_activities
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
 from holdfast.pushpop.doorbell import Doorbell
 from holdfast.pushpop.index import list_queues
@@ -121,6 +122,7 @@ class Queues:
             Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE, Role.USER),
             Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG, Role.READER),
             Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG, Role.OPERATOR),
+            Endpoint("POST", f"{queue}/work", self.work, documents.WORK, Role.USER),
             Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery), Role.READER),
         ]
 
@@ -195,8 +197,15 @@ class Queues:
     async def set_config(self, call: Call) -> Answer:
         queue = _queue_id(call)
         body, data = await call.json_object()
-        async with contextlib.nullcontext() if self._allowances is None else self._allowances.pushing(queue, 0):
-            return await self._configuration.change(queue, body, data)
+        return await self._change(queue, body, data)
+
+    async def work(self, call: Call) -> Answer:
+        """What a worker does before its first pop. It has no business with any other setting."""
+        queue = _queue_id(call)
+        config = await self._configuration.get(queue)
+        if missing := missing_for_activities(config):
+            config = await self._change(queue, dump(missing), missing)
+        return config
 
     async def queues(self, call: Call) -> Answer:
         query = call.query(ListQuery)
@@ -210,6 +219,10 @@ class Queues:
         if len(page) > query.limit:
             answer["next_cursor"] = page[query.limit - 1]
         return answer
+
+    async def _change(self, queue: str, body: bytes, data: dict[str, Any]) -> Answer:
+        async with contextlib.nullcontext() if self._allowances is None else self._allowances.pushing(queue, 0):
+            return await self._configuration.change(queue, body, data)
 
     def _answering(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
         """Hands the request's body on to the partition whose lock it names, which is the one to check it."""

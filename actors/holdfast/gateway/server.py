@@ -27,9 +27,9 @@ from holdfast.gateway.idempotency import Idempotency
 from holdfast.gateway.limits import Announced
 from holdfast.gateway.metrics import RequestsCounted
 from holdfast.gateway.orchestrations import Orchestrations
+from holdfast.gateway.pacing import Paced
 from holdfast.gateway.queues import Queues
 from holdfast.gateway.quotas import NO_QUOTAS
-from holdfast.gateway.rates import Paced
 from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor

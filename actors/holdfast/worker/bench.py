@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 Positive = Annotated[int, Field(ge=1)]
 
-# What a queue of activities has room for, unless it was given more.
-_MAX_LOCKS = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -110,16 +107,6 @@ def batch_of(tenant: str, queue: str, answer: dict[str, Any]) -> Batch:
             )
         )
     return Batch(tenant, queue, answer["lock_id"], jobs, strangers)
-
-
-def missing_config(config: dict[str, Any]) -> dict[str, Any]:
-    """What has to be set before a queue can be one of activities.
-
-    Many locks at once; and what was delivered too often is left to the worker, which tells whoever waits for it.
-    """
-    if config.get("worker_queue"):
-        return {}  # what was changed since then is as somebody wants it
-    return {"max_locks": max(_MAX_LOCKS, config["max_locks"]), "worker_queue": True}
 
 
 class Bench(Protocol):

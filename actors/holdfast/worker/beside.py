@@ -11,11 +11,12 @@ from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.identity import qualify
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import Tenants
+from holdfast.pushpop.config import missing_for_activities
 from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump, load
-from holdfast.worker.bench import batch_of, missing_config
+from holdfast.worker.bench import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -45,7 +46,7 @@ class BesideServer:
 
     async def prepare(self, tenant: str, queue: str) -> int:
         config = await self._ask(tenant, queue, "GetConfig", None)
-        if missing := missing_config(config):
+        if missing := missing_for_activities(config):
             config = await self._ask(tenant, queue, "SetConfig", missing)
         if self._alone:
             await self._ask(tenant, queue, "GiveBackMarked", {"mark": _MARK})

@@ -12,7 +12,7 @@ from holdfast.client.run_calls import RunCalls
 from holdfast.client.taking import take
 from holdfast.errors import AnswerLost, Unavailable
 from holdfast.runtime.serialization import dump
-from holdfast.worker.bench import batch_of, missing_config
+from holdfast.worker.bench import batch_of
 from holdfast.worker.completions import Completions
 from holdfast.worker.worker import insist
 
@@ -38,11 +38,8 @@ class Remote:
         yield await insist(self._tenant, "whose activities there are to run")
 
     async def prepare(self, tenant: str, queue: str) -> int:
-        calls = self._queue(queue)
         with _repeatable():
-            config = await calls.config()
-            if missing := missing_config(config):
-                config = await calls.set_config(missing)
+            config = await self._queue(queue).work()
         return int(config["max_deliveries"])
 
     async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> Batch | None:
