@@ -62,6 +62,11 @@ class StoredItem(NamedTuple):
         return self.enqueued_at if self.due_at is None else max(self.due_at, self.enqueued_at)
 
 
+_new = tuple.__new__
+#: Of an item that has nothing but its payload: neither due nor end, no deliveries, no ids, no error and no origin.
+_NOTHING_MORE = (None, None, 0, None, None, None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """Items on their way elsewhere: they have arrived when the other queue remembers this number, or a later one."""
@@ -114,10 +119,20 @@ class StoredQueue:
         entries: list[Any] = value["items"]
         start = lane.offset if segment == lane.head else 0
         end = min(lane.filled, len(entries)) if segment == lane.tail else len(entries)
-        taken = [found for at in range(start, end) if (found := waiting_at(Place(priority, segment, at), entries[at]))]
-        if any(entry.shelved is not None for entry in taken):
-            return self._alive((yield from self._deliver(taken, {key: value})), WAITING)
-        return self._alive(((entry, Item.from_json(entries[entry.place.ordinal])) for entry in taken), WAITING)
+        found: list[StoredItem] = []
+        others: list[Taken] = []
+        named = Place(priority, segment, 0).item_id(self.partition)[:-1]
+        for at in range(start, end):
+            entry = entries[at]
+            # Most are just pushed and wait: there may be millions, and this is the shortest way.
+            if entry is not None and len(entry) == 2 and "item" in entry:
+                plain = (f"{named}{at}", priority, WAITING, entry["item"], entry["at"], *_NOTHING_MORE)
+                found.append(_new(StoredItem, plain))
+            elif (taken := waiting_at(Place(priority, segment, at), entry)) is not None:
+                others.append(taken)
+        if others:
+            found += self._alive((yield from self._deliver(others, {key: value})), WAITING)
+        return found
 
     def on_shelf(self, key: str, slots: list[Any]) -> Steps[list[StoredItem]]:
         """What is not due yet, or has fallen due unnoticed. What was noticed is in its lane."""
