@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from holdfast.spark.batches import BATCH_BYTES, Columns
+from holdfast.spark.batches import BATCH_BYTES, Block, Columns
 from holdfast.spark.options import Options
 from holdfast.spark.problems import problems_of
 from holdfast.spark.rows import Decoder, Tally
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from holdfast.spark.store import Range
+    from holdfast.spark.store import Range, Store
+    from holdfast.spark.tables import Table
 
 
 class HoldfastSource(DataSource):
@@ -71,24 +72,28 @@ class TableReader(DataSourceReader):
         with opened(self._options) as store:
             if self._options.table == "problems":
                 found = problems_of(store, self._options, partition.within)
-                yield from _batches(found, columns)
-                return
-            tally = Tally(self._options.table)
-            decoder = Decoder(store, TABLES[self._options.table](self._options, store.as_of), tally.add)
-            yield from _batches(decoder.decode(partition.within), columns, decoder)
-            tally.tell()
+                yield from (columns.batch(rows) for rows in found if rows)
+            else:
+                yield from self._read(store, partition.within, columns)
 
-
-def _batches(
-    found: Iterator[list[tuple[Any, ...]]], columns: Columns, decoder: Decoder | None = None
-) -> Iterator[pa.RecordBatch]:
-    rows: list[tuple[Any, ...]] = []
-    for some in found:
-        rows += some
-        if rows and (decoder is None or decoder.bytes_read >= BATCH_BYTES):
-            yield columns.batch(rows)
-            rows = []
-            if decoder is not None:
+    def _read(self, store: Store, within: Range, columns: Columns) -> Iterator[pa.RecordBatch]:
+        tally = Tally(self._options.table)
+        table = TABLES[self._options.table](self._options, store.as_of)
+        decoder = Decoder(store, table, tally.add)
+        rows: list[tuple[Any, ...]] = []
+        for some in decoder.decode(within):
+            rows += some
+            if decoder.bytes_read >= BATCH_BYTES:
+                yield from _batches(table, columns, rows)
+                rows = []
                 decoder.bytes_read = 0
+        yield from _batches(table, columns, rows)
+        tally.tell()
+
+
+def _batches(table: Table, columns: Columns, rows: list[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
     if rows:
         yield columns.batch(rows)
+    if table.block.length:
+        yield columns.block(table.block)
+        table.block = Block()
