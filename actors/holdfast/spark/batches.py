@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
 
-from holdfast.errors import InvalidRequest
 from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -53,11 +52,7 @@ class Columns:
     """Those of a table that are wanted, in the order in which they are wanted."""
 
     def __init__(self, table: str, wanted: StructType) -> None:
-        """Raises InvalidRequest for what the table does not have."""
         whole = SCHEMAS[table]
-        for field in wanted.fields:
-            if field.name not in whole.names or whole[field.name].dataType != field.dataType:
-                raise InvalidRequest(f"The table {table} is {whole.simpleString()}, or some of these columns.")
         self._columns = [(whole.names.index(field.name), _ARROW[type(field.dataType)]) for field in wanted.fields]
         self._schema = pa.schema([pa.field(field.name, _ARROW[type(field.dataType)]) for field in wanted.fields])
 

@@ -54,6 +54,11 @@ class Table(ABC):
         #: Rows that were found beside those that tasks return.
         self.block = Block()
 
+    def take_block(self) -> Block:
+        """Those, once."""
+        block, self.block = self.block, Block()
+        return block
+
     def patterns(self) -> list[Pattern]:
         """What the keys look like, as far as the database can tell."""
         separator: Pattern = (SEPARATOR,)
