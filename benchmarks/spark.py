@@ -3,8 +3,8 @@
 The items lie in one priority of one queue, some 280 MB in PostgreSQL in the layout of Dapr's component v2. Read by
 Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions, without a
 snapshot), and fetched by ADBC in two processes that do not look at them, which is the limit. The memory is that of the
-largest Python process of the executor. Writers are one caller each: pushes over REST to the embedded host while its file
-is copied over and over, and commits to PostgreSQL while a snapshot is held.
+largest Python process of the executor. Writers are one caller each: pushes over REST to the embedded host while its
+file is copied over and over, and commits to PostgreSQL while a snapshot is held.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import multiprocessing
 import os
 import statistics
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -39,7 +41,8 @@ from holdfast.pushpop.core import METADATA, Pushed, Queue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
+    from concurrent.futures import Executor
+    from multiprocessing.synchronize import Event
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -71,12 +74,17 @@ def _read(lab: Lab, url: str, items: int, rows: int) -> list[Row]:
 
     spark = _session(lab)
     taken: dict[str, list[float]] = {"holdfast": [], "jdbc": [], "adbc": []}
-    with holdfast.spark.snapshot(spark, url, partitions=PARTITIONS) as snapshot, _Memory() as memory:
+    with (
+        holdfast.spark.snapshot(spark, url, partitions=PARTITIONS) as snapshot,
+        _Memory() as memory,
+        ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool,
+    ):
+        _counted(snapshot.locks())
         idle = memory.largest()
         reads: dict[str, Callable[[], int]] = {
             "holdfast": lambda: _counted(snapshot.items()),
             "jdbc": lambda: _counted(_by_jdbc(spark, url, rows)),
-            "adbc": lambda: _by_adbc(url, rows),
+            "adbc": lambda: _by_adbc(pool, url, rows),
         }
         for number in range(lab.pace.rounds + 1):
             for name, read in reads.items():
@@ -141,10 +149,9 @@ def _by_jdbc(spark: SparkSession, url: str, rows: int) -> DataFrame:
     )
 
 
-def _by_adbc(url: str, rows: int) -> int:
+def _by_adbc(pool: Executor, url: str, rows: int) -> int:
     middle = rows // 2
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        return sum(pool.map(_fetch, [url, url], [0, middle], [middle, rows + 1]))
+    return sum(pool.map(_fetch, [url, url], [0, middle], [middle, rows + 1]))
 
 
 def _fetch(url: str, first: int, end: int) -> int:
@@ -160,8 +167,6 @@ def _fetch(url: str, first: int, end: int) -> int:
 
 async def _beside_copies(lab: Lab) -> Row:
     """Pushes to the embedded host, with and without somebody who copies its file."""
-    from holdfast.spark.sqlite import copy
-
     stack, folder = await lab.stacks.start(_embedded)
     [file] = folder.glob("data/*.db")
     many = orjson.dumps({"items": [{"item": ITEM}] * 1000})
@@ -217,21 +222,27 @@ def _slowdown(work: str, samples: dict[bool, list[float]]) -> Row:
 
 
 @contextlib.contextmanager
-def _repeated(work: Callable[[], None]) -> Iterator[None]:
-    """Inside, it is done over and over."""
-    over = threading.Event()
-
-    def repeat() -> None:
-        while not over.is_set():
-            work()
-
-    thread = threading.Thread(target=repeat)
-    thread.start()
+def _copied(file: Path) -> Iterator[None]:
+    """Inside, another process copies it over and over."""
+    context = multiprocessing.get_context("spawn")
+    over, begun = context.Event(), context.Event()
+    process = context.Process(target=_copy, args=(str(file), over, begun))
+    process.start()
     try:
+        begun.wait(60)
         yield
     finally:
         over.set()
-        thread.join()
+        process.join()
+
+
+def _copy(file: str, over: Event, begun: Event) -> None:
+    from holdfast.spark.sqlite import copy
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        while not over.is_set():
+            copy(file, Path(folder) / "copy.db")
+            begun.set()
 
 
 class _Memory:
