@@ -22,6 +22,7 @@ from benchmarks import (
     queue_calls,
     queue_delayed,
     queue_depth,
+    spark,
 )
 from benchmarks.bench import Bench, Lab
 from benchmarks.load import CallFailed
@@ -42,6 +43,7 @@ BENCHES: dict[str, Bench] = {
     "queue-delayed": queue_delayed,
     "orchestrations": orchestrations,
     "idempotency": idempotency,
+    "spark": spark,
 }
 
 # Of the machine's cores, and of the median: beyond these a run is not to be relied on.
