@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.app import App
-from holdfast.orchestration.retry import Retry
-
 if TYPE_CHECKING:
+    from holdfast.app import App
     from holdfast.client import Client
     from holdfast.orchestration.context import Context
+    from holdfast.orchestration.retry import Retry
     from holdfast.runtime.work import DurableActor
     from holdfast.worker.context import activity_context
 
@@ -19,7 +18,15 @@ __all__ = ["App", "Client", "Context", "DurableActor", "Retry", "__version__", "
 
 
 def __getattr__(name: str) -> Any:
-    # Only what is asked for: a server has no use for a client, nor a client for the actor SDK.
+    # Only what is asked for: a server has no use for a client, nor a client for the actor SDK, nor Spark for either.
+    if name == "App":
+        from holdfast.app import App
+
+        return App
+    if name == "Retry":
+        from holdfast.orchestration.retry import Retry
+
+        return Retry
     if name == "Client":
         from holdfast.client import Client
 

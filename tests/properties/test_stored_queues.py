@@ -85,7 +85,10 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
     found: list[StoredItem] = []
     for key, value in queue.store.items():
         if key.startswith("segment-"):
-            found += driven(reader.in_segment(key, load(value)))
+            waiting = driven(reader.in_segment(key, load(value)))
+            found += waiting
+            if (pushed := reader.only_pushed(key, load(value))) is not None:
+                assert list(zip(*pushed[1:], strict=True)) == [(i.id, i.text, i.enqueued_at) for i in waiting]
         elif key.startswith("shelf-"):
             found += driven(reader.on_shelf(key, load(value)))
     for steps in reader.held():

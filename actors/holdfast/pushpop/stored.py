@@ -62,6 +62,15 @@ class StoredItem(NamedTuple):
         return self.enqueued_at if self.due_at is None else max(self.due_at, self.enqueued_at)
 
 
+class Pushed(NamedTuple):
+    """Items of one priority that wait, and were never taken."""
+
+    priority: int
+    ids: list[str]
+    texts: list[str]
+    enqueued_at: list[float]
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """Items on their way elsewhere: they have arrived when the other queue remembers this number, or a later one."""
@@ -108,16 +117,30 @@ class StoredQueue:
     def in_segment(self, key: str, value: dict[str, Any]) -> Steps[list[StoredItem]]:
         """What waits in a segment of a lane. What was taken out of it is where it is held."""
         priority, segment = _numbers(_SEGMENT, key)
-        lane = self._lanes.get(priority)
-        if lane is None or not lane.head <= segment <= lane.tail:
-            return []
         entries: list[Any] = value["items"]
-        start = lane.offset if segment == lane.head else 0
-        end = min(lane.filled, len(entries)) if segment == lane.tail else len(entries)
+        start, end = self._span(priority, segment, entries)
         taken = [found for at in range(start, end) if (found := waiting_at(Place(priority, segment, at), entries[at]))]
         if any(entry.shelved is not None for entry in taken):
             return self._alive((yield from self._deliver(taken, {key: value})), WAITING)
         return self._alive(((entry, Item.from_json(entries[entry.place.ordinal])) for entry in taken), WAITING)
+
+    def only_pushed(self, key: str, value: dict[str, Any]) -> Pushed | None:
+        """The same, where nothing is known of any but its payload and when it was pushed; None where more is.
+
+        There may be millions of these, so they are left in lists as they are.
+        """
+        priority, segment = _numbers(_SEGMENT, key)
+        start, end = self._span(priority, segment, value["items"])
+        entries: list[Any] = value["items"][start:end]
+        try:
+            texts = [entry["item"] for entry in entries]
+            moments = [entry["at"] for entry in entries]
+            if sum(map(len, entries)) != 2 * len(entries):
+                return None
+        except (KeyError, TypeError):
+            return None  # a gap, or one that lies elsewhere
+        named = Place(priority, segment, 0).item_id(self.partition)[:-1]
+        return Pushed(priority, [f"{named}{at}" for at in range(start, end)], texts, moments)
 
     def on_shelf(self, key: str, slots: list[Any]) -> Steps[list[StoredItem]]:
         """What is not due yet, or has fallen due unnoticed. What was noticed is in its lane."""
@@ -183,6 +206,15 @@ class StoredQueue:
         return Totals(waiting, self._shelf.waiting + delayed, locked, min(moments, default=None))
 
     # Inside
+
+    def _span(self, priority: int, segment: int, entries: list[Any]) -> tuple[int, int]:
+        """Which of them were never taken."""
+        lane = self._lanes.get(priority)
+        if lane is None or not lane.head <= segment <= lane.tail:
+            return 0, 0
+        end = min(lane.filled, len(entries)) if segment == lane.tail else len(entries)
+        start = lane.offset if segment == lane.head else 0
+        return min(start, end), end
 
     def _is_overdue(self) -> bool:
         """Whether the calendar has something that is due. What expires is noted at the first tick after that."""

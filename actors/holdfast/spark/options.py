@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from holdfast.errors import InvalidRequest
+from holdfast.spark.refusals import invalid
 from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -50,17 +50,17 @@ class Options:
         values = {name.lower(): value for name, value in given.items()}
         unknown = sorted(values.keys() - names)
         if unknown:
-            raise InvalidRequest(f"There is no option {unknown[0]!r}: there are {', '.join(sorted(names))}.")
+            raise invalid(f"There is no option {unknown[0]!r}: there are {', '.join(sorted(names))}.")
         if "url" not in values:
-            raise InvalidRequest("The option 'url' is missing: sqlite:///path/of/the/file or postgresql://….")
+            raise invalid("The option 'url' is missing: sqlite:///path/of/the/file or postgresql://….")
         if values.get("table", "items") not in SCHEMAS:
-            raise InvalidRequest(f"There is no table {values['table']!r}: there are {', '.join(SCHEMAS)}.")
+            raise invalid(f"There is no table {values['table']!r}: there are {', '.join(SCHEMAS)}.")
         if not values["url"].startswith((*_POSTGRESQL, _SQLITE)):
-            raise InvalidRequest("This url is of neither kind: sqlite:///path/of/the/file or postgresql://….")
+            raise invalid("This url is of neither kind: sqlite:///path/of/the/file or postgresql://….")
         if "table_name" in values and "table_prefix" in values:
-            raise InvalidRequest("The options 'table_name' and 'table_prefix' say the same: give one of them.")
+            raise invalid("The options 'table_name' and 'table_prefix' say the same: give one of them.")
         if values.get("starting", "earliest") not in ("earliest", "latest"):
-            raise InvalidRequest("The option 'starting' is 'earliest' or 'latest'.")
+            raise invalid("The option 'starting' is 'earliest' or 'latest'.")
         numbers = (
             {"partitions": _whole("partitions", values["partitions"], MAX_PARTITIONS)} if "partitions" in values else {}
         )
@@ -96,7 +96,7 @@ class Options:
 
 def _whole(name: str, value: str, most: int) -> int:
     if not (value.isascii() and value.isdigit() and 1 <= int(value) <= most):
-        raise InvalidRequest(f"The option {name!r} is a whole number from 1 to {most}.")
+        raise invalid(f"The option {name!r} is a whole number from 1 to {most}.")
     return int(value)
 
 
@@ -104,5 +104,5 @@ def _moment(value: str) -> float:
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
-        raise InvalidRequest("The option 'as_of' is a time as ISO 8601 has it, as 2026-02-28T16:13:35Z.") from None
+        raise invalid("The option 'as_of' is a time as ISO 8601 has it, as 2026-02-28T16:13:35Z.") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from holdfast.errors import InvalidRequest, Unavailable
+from holdfast.spark.refusals import invalid, unavailable
 from holdfast.spark.store import RANGE_BYTES, Range, Row, split
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class PostgresqlStore:
             try:
                 self._connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(name))
             except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):
-                raise Unavailable(
+                raise unavailable(
                     "The snapshot is gone: it was closed, or the connection that held it is lost. Take another one."
                 ) from None
         # All rows are wanted, not the first ones soon.
@@ -150,7 +150,7 @@ class PostgresqlStore:
             return _V1
         if {"key", "value", "expires_at"} <= columns:
             return _V2
-        raise InvalidRequest(
+        raise invalid(
             f"There is no table {self._options.state_table} as Dapr's state.postgresql makes it: "
             "'table_name' or 'table_prefix' says which it is."
         )
@@ -221,7 +221,7 @@ def _explained(options: Options) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         # Without its cause: that may show the address, and the address may hold a password.
-        raise Unavailable(f"PostgreSQL refused: {options.without_secrets(str(error)).strip()}") from None
+        raise unavailable(f"PostgreSQL refused: {options.without_secrets(str(error)).strip()}") from None
 
 
 def _connect(options: Options) -> psycopg.Connection[Any]:

@@ -87,6 +87,7 @@ class Decoder:
             tasks = self._tasks(page)
             while some := list(islice(tasks, _TASKS_AT_ONCE)):
                 yield [row for found in self._drive(some) for row in found]
+            yield []  # what the table found without a task
 
     def _pages(self, rows: Iterable[Row]) -> Iterator[list[tuple[Address, bytes]]]:
         page: list[tuple[Address, bytes]] = []

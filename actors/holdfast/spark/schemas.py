@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
+from holdfast.spark.refusals import invalid
+
 _TEXT, _TIME, _INT, _LONG = StringType(), TimestampType(), IntegerType(), LongType()
 
 
@@ -108,3 +110,11 @@ SCHEMAS: dict[str, StructType] = {
 
 #: Those that hold what users have put in.
 TABLES = tuple(table for table in SCHEMAS if table != "problems")
+
+
+def check_columns(table: str, wanted: StructType) -> None:
+    """Raises InvalidRequest for what the table does not have."""
+    whole = SCHEMAS[table]
+    for column in wanted.fields:
+        if column.name not in whole.names or whole[column.name].dataType != column.dataType:
+            raise invalid(f"The table {table} is {whole.simpleString()}, or some of these columns.")

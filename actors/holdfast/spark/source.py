@@ -1,28 +1,19 @@
-"""The data source ``holdfast``."""
+"""The data source ``holdfast``: what Spark asks first. Readers are imported when there is something to read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
 
-from holdfast.spark.batches import BATCH_BYTES, Columns
 from holdfast.spark.options import Options
-from holdfast.spark.problems import problems_of
-from holdfast.spark.rows import Decoder, Tally
 from holdfast.spark.schemas import SCHEMAS
-from holdfast.spark.stores import opened
-from holdfast.spark.stream import HistoryStream
-from holdfast.spark.tables import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import MutableMapping
 
-    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
-
-    from holdfast.spark.store import Range
 
 
 class HoldfastSource(DataSource):
@@ -39,56 +30,12 @@ class HoldfastSource(DataSource):
     def schema(self) -> StructType:
         return SCHEMAS[self._options.table]
 
-    def reader(self, schema: StructType) -> TableReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from holdfast.spark.reading import TableReader
+
         return TableReader(self._options, schema)
 
-    def streamReader(self, schema: StructType) -> HistoryStream:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from holdfast.spark.stream import HistoryStream
+
         return HistoryStream(self._options, schema)
-
-
-@dataclass
-class Part(InputPartition):
-    """What one task reads."""
-
-    within: Range
-
-
-class TableReader(DataSourceReader):
-    # No pushFilters: with it Spark 4.3.0 answers wrongly when a DataFrame is used again. Options narrow what is read.
-
-    def __init__(self, options: Options, schema: StructType) -> None:
-        self._options = options
-        self._schema = schema
-        Columns(options.table, schema)  # refuses, where the user sees it
-
-    def partitions(self) -> list[InputPartition]:
-        with opened(self._options) as store:
-            return [Part(within) for within in store.ranges(self._options.partitions)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
-        columns = Columns(self._options.table, self._schema)
-        with opened(self._options) as store:
-            if self._options.table == "problems":
-                found = problems_of(store, self._options, partition.within)
-                yield from _batches(found, columns)
-                return
-            tally = Tally(self._options.table)
-            decoder = Decoder(store, TABLES[self._options.table](self._options, store.as_of), tally.add)
-            yield from _batches(decoder.decode(partition.within), columns, decoder)
-            tally.tell()
-
-
-def _batches(
-    found: Iterator[list[tuple[Any, ...]]], columns: Columns, decoder: Decoder | None = None
-) -> Iterator[pa.RecordBatch]:
-    rows: list[tuple[Any, ...]] = []
-    for some in found:
-        rows += some
-        if rows and (decoder is None or decoder.bytes_read >= BATCH_BYTES):
-            yield columns.batch(rows)
-            rows = []
-            if decoder is not None:
-                decoder.bytes_read = 0
-    if rows:
-        yield columns.batch(rows)

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from holdfast.errors import InvalidRequest, Unavailable
+from holdfast.spark.refusals import invalid, unavailable
 from holdfast.spark.store import RANGE_BYTES, Range, Row, split
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SqliteStore:
         self._cores = os.cpu_count() or 1
         self.as_of = time.time() if options.as_of is None else options.as_of
         if options.snapshot not in (None, COPY):
-            raise InvalidRequest("This is not a snapshot of a SQLite file: holdfast.spark.snapshot() makes one.")
+            raise invalid("This is not a snapshot of a SQLite file: holdfast.spark.snapshot() makes one.")
         self._connection = self._open()
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class SqliteStore:
 
     def _open(self) -> sqlite3.Connection:
         if not os.path.exists(self._path):
-            raise Unavailable(
+            raise unavailable(
                 "The snapshot is gone: it was closed, or is not to be seen from here."
                 if self._is_copy
                 else f"There is no file {self._path}."
@@ -128,10 +128,10 @@ class SqliteStore:
             connection.execute("BEGIN")
             columns = {row[1] for row in connection.execute(f"PRAGMA table_info({self._table})")}
         except sqlite3.Error as error:
-            raise Unavailable(f"The file {self._path} cannot be read: {error}.") from error
+            raise unavailable(f"The file {self._path} cannot be read: {error}.") from error
         if not {"key", "value", "is_binary", "expiration_time"} <= columns:
             connection.close()
-            raise InvalidRequest(
+            raise invalid(
                 f"The file {self._path} has no table {self._table} as Dapr's state.sqlite makes it: "
                 "'table_name' says which it is."
             )

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from holdfast.errors import InvalidRequest
 from holdfast.orchestration.chronicle import HEAD, segment_key
 from holdfast.orchestration.stored import StoredInstance, events_in
 from holdfast.spark.batches import BATCH_BYTES, Columns
+from holdfast.spark.refusals import invalid
 from holdfast.spark.rows import BROKEN, SEPARATOR, UNREADABLE, Address, Problem, Tally
+from holdfast.spark.schemas import check_columns
 from holdfast.spark.stores import opened
 from holdfast.spark.tables import Instances
 
@@ -90,12 +91,12 @@ class Part(InputPartition):
 class HistoryStream(DataSourceStreamReader):
     def __init__(self, options: Options, schema: StructType) -> None:
         if options.table != "history":
-            raise InvalidRequest("Only the table 'history' can be followed; the others can be loaded.")
+            raise invalid("Only the table 'history' can be followed; the others can be loaded.")
         if options.snapshot is not None or options.as_of is not None:
-            raise InvalidRequest("A stream follows what happens: it has no 'snapshot' and no 'as_of'.")
+            raise invalid("A stream follows what happens: it has no 'snapshot' and no 'as_of'.")
         self._options = options
         self._schema = schema
-        Columns(options.table, schema)
+        check_columns(options.table, schema)
         #: Where there was nothing new, and until where that is known.
         self._idle: tuple[int, int] | None = None
 
@@ -107,7 +108,7 @@ class HistoryStream(DataSourceStreamReader):
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
         if start is None:
-            raise InvalidRequest("To follow the history takes Spark 4.2 or later.")
+            raise invalid("To follow the history takes Spark 4.2 or later.")
         since = start["position"]
         if self._idle is not None and self._idle[0] == since:
             since = self._idle[1]

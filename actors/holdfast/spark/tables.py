@@ -15,17 +15,23 @@ from holdfast.orchestration.stored import HISTORY, StoredInstance, events_in
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.core import CONFIG, METADATA
 from holdfast.pushpop.replies import shown_id
-from holdfast.pushpop.stored import MOVING, SEGMENTS, SHELVES, StoredQueue
+from holdfast.pushpop.stored import MOVING, SEGMENTS, SHELVES, WAITING, StoredQueue
 from holdfast.runtime.serialization import dump
+from holdfast.spark.batches import Block
 from holdfast.spark.rows import SEPARATOR
+from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.pushpop.stored import StoredItem
+    from holdfast.pushpop.stored import Pushed, StoredItem
     from holdfast.spark.options import Options
     from holdfast.spark.rows import Address, Steps
     from holdfast.spark.store import Pattern
+
+_ID, _PRIORITY, _STATE, _ITEM, _ENQUEUED_AT, _DELIVERIES = (
+    SCHEMAS["items"].names.index(name) for name in ("id", "priority", "state", "item", "enqueued_at", "delivery_count")
+)
 
 ANYTHING: Pattern = ("", "")
 
@@ -45,6 +51,13 @@ class Table(ABC):
         self._options = options
         self._as_of = as_of
         self._type = options.actor_type or self.actor_type
+        #: Rows that were found beside those that tasks return.
+        self.block = Block()
+
+    def take_block(self) -> Block:
+        """Those, once."""
+        block, self.block = self.block, Block()
+        return block
 
     def patterns(self) -> list[Pattern]:
         """What the keys look like, as far as the database can tell."""
@@ -147,8 +160,15 @@ class Items(QueueTable):
                 yield self._on_the_way(address, owner, parcel)
         elif address.state_key.startswith(SHELVES):
             yield self._found(address, owner, owner.on_shelf(address.state_key, value))
+        elif (pushed := owner.only_pushed(address.state_key, value)) is not None:
+            self._add(address, owner, pushed)
         else:
             yield self._found(address, owner, owner.in_segment(address.state_key, value))
+
+    def _add(self, address: Address, queue: StoredQueue, pushed: Pushed) -> None:
+        own: dict[int, list[Any]] = {_ID: pushed.ids, _ITEM: pushed.texts, _ENQUEUED_AT: pushed.enqueued_at}
+        same = dict(enumerate(_begin(address, queue))) | {_PRIORITY: pushed.priority, _STATE: WAITING, _DELIVERIES: 0}
+        self.block.add(len(pushed.ids), own, same)
 
     def _found(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
         return self._rows(address, queue, (yield from _of(address, steps)))
@@ -166,6 +186,9 @@ class Items(QueueTable):
 
 
 class DeadLetters(Items):
+    def _add(self, address: Address, queue: StoredQueue, pushed: Pushed) -> None:
+        """There is more to know of a dead letter."""
+
     def _rows(self, address: Address, queue: StoredQueue, items: list[StoredItem]) -> Rows:
         return [
             (

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.spark.options import Options
+from holdfast.spark.refusals import invalid, unavailable
 from holdfast.spark.sqlite import COPY, copy
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Snapshot:
     def as_of(self) -> datetime:
         """The moment it shows."""
         if self._as_of is None:
-            raise InvalidRequest("The snapshot is not open: use it inside 'with'.")
+            raise invalid("The snapshot is not open: use it inside 'with'.")
         return self._as_of
 
     def table(self, name: str, **narrowed: str) -> DataFrame:
@@ -122,7 +122,7 @@ class Snapshot:
         try:
             copy(self._options.sqlite_path, file)
         except sqlite3.Error as error:
-            raise Unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
+            raise unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
         self._given |= {"url": f"sqlite://{file}", "snapshot": COPY}
         self._as_of = datetime.fromtimestamp(time.time(), UTC)
 

@@ -1,0 +1,89 @@
+"""Wrong options are refused in one sentence, and a password is seen nowhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import holdfast.spark
+from holdfast.errors import InvalidRequest
+from holdfast.spark.options import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+URL = "sqlite:///tmp/x.db"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "The option 'url' is missing"),
+        ({"url": "mysql://x"}, "neither kind"),
+        ({"url": URL, "table": "cats"}, "there are queues, items, locks, dead_letters, instances, history"),
+        ({"url": URL, "colour": "red"}, "no option 'colour': there are actor_type, app_id, as_of"),
+        ({"url": URL, "partitions": "many"}, "'partitions' is a whole number from 1"),
+        ({"url": URL, "partitions": "0"}, "'partitions' is a whole number from 1"),
+        ({"url": URL, "as_of": "yesterday"}, "'as_of' is a time"),
+        ({"url": URL, "table_name": "a", "table_prefix": "b"}, "give one of them"),
+        ({"url": URL, "starting": "tomorrow"}, "'earliest' or 'latest'"),
+    ],
+)
+def test_wrong_ones_are_refused_in_a_sentence(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidRequest, match=sentence) as refused:
+        Options.read(options)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///data/x.db", "sqlite:////data/x.db"])
+def test_a_path_may_have_three_slashes_or_four(url: str) -> None:
+    assert Options.read({"url": url}).sqlite_path == "/data/x.db"
+
+
+def test_sparks_users_see_the_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    def load(**options: str) -> Any:
+        return spark.read.format("holdfast").options(**({"url": f"sqlite://{tmp_path}/none.db"} | options))
+
+    with pytest.raises(Exception, match="There is no table 'cats'"):
+        load(table="cats").load()
+    with pytest.raises(Exception, match="There is no file"):
+        load(table="items").load().count()
+    with pytest.raises(Exception, match="or some of these columns"):
+        load(table="items").schema("colour string").load().count()
+    with pytest.raises(Exception, match="Only the table 'history'"):
+        spark.readStream.format("holdfast").options(url=URL, table="items").load().writeStream.format(
+            "memory"
+        ).queryName("never").start().awaitTermination()
+
+
+@pytest.mark.parametrize("stack", ["daprd-postgresql"], indirect=True)
+def test_a_password_is_seen_nowhere(spark: SparkSession, stack: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    url = stack.url
+    secret, port = urlsplit(url).password, urlsplit(url).port
+    assert secret
+    frame = spark.read.format("holdfast").options(url=url, table="queues").load()
+    plans = [frame._jdf.queryExecution().toString(), frame._jdf.queryExecution().logical().toJSON()]
+    frame.explain(mode="extended")
+    frame.explain(mode="formatted")
+    assert frame.count() >= 0
+    with holdfast.spark.snapshot(spark, url) as snapshot:
+        taken = snapshot.items()
+        taken.explain(mode="extended")
+        plans += [taken._jdf.queryExecution().toString(), repr(taken), repr(snapshot), repr(Options.read({"url": url}))]
+    with pytest.raises(Exception, match="The snapshot is gone") as gone:
+        taken.count()
+    wrong = spark.read.format("holdfast").options(url=url.replace(f":{port}/", ":1/"), table="queues").load()
+    with pytest.raises(Exception, match="PostgreSQL refused") as refused:
+        wrong.count()
+    written = capfd.readouterr()
+    for text in (*plans, written.out, written.err, str(gone.value), str(refused.value)):
+        assert secret not in text
+
+
+def test_only_some_columns_can_be_asked_for(spark: SparkSession, stack: Any) -> None:
+    reader = spark.read.format("holdfast").options(url=stack.url, table="queues")
+    assert reader.schema("waiting long, queue string").load().toArrow().column_names == ["waiting", "queue"]
