@@ -85,7 +85,7 @@ def snapshot(
         from holdfast.spark import failures
         from holdfast.spark.pipeline import take
         from holdfast.spark.session import LOCAL, spark_session
-        from holdfast.spark.snapshot import snapshot as open_snapshot
+        from holdfast.spark.snapshots import snapshot as open_snapshot
     except ImportError as error:
         raise ComponentMissing(f"{error.msg}") from error
     with _progress() as progress, failures.in_one_sentence():

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+from pyspark.sql.pandas.types import to_arrow_schema
+
 from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 AS_OF = datetime(2026, 3, 14, 15, 9, 26, 535_000, UTC)
 _OWN = {"app_id": "shop", "tenant": "default"}
@@ -54,23 +58,23 @@ class Invented:
             held = {"lock_id_prefix": "kX3v", "count": counts["locked"], "expires_at": ago(-20)} | lock
             self.add("locks", queue=name, partition=0, created_at=ago(10), **held)
 
-    def instance(self, name: str, of: str, events: list[dict[str, Any]], status: str = "RUNNING", **more: Any) -> None:
+    def instance(self, name: str, of: str, story: list[dict[str, Any]], status: str = "RUNNING", **more: Any) -> None:
         """Its events are numbered as they come, a second apart."""
         first = more.pop("created_at", ago(600))
-        for seq, event in enumerate(events, 1):
+        for seq, event in enumerate(story, 1):
             known = {"seq": seq, "execution_id": 1, "timestamp": first + timedelta(seconds=seq - 1), "data": "{}"}
             self.add("history", **(known | {"instance_id": name} | event))
-        ended = None if status == "RUNNING" else first + timedelta(seconds=len(events) - 1)
-        usual = {"execution_id": 1, "events": len(events), "created_at": first, "ended_at": ended, "version": "1"}
+        ended = None if status == "RUNNING" else first + timedelta(seconds=len(story) - 1)
+        usual = {"execution_id": 1, "events": len(story), "created_at": first, "ended_at": ended, "version": "1"}
         self.add("instances", **(usual | {"instance_id": name, "name": of, "status": status} | more))
 
     def tables(self, spark: SparkSession) -> dict[str, DataFrame]:
-        return {
-            name: spark.createDataFrame(
-                [tuple(row.get(column) for column in schema.names) for row in self.rows[name]], schema
-            )
-            for name, schema in SCHEMAS.items()
-        }
+        return {name: _frame(spark, schema, self.rows[name]) for name, schema in SCHEMAS.items()}
+
+
+def _frame(spark: SparkSession, schema: StructType, rows: list[dict[str, Any]]) -> DataFrame:
+    # Through Arrow: of a list of rows, Spark would make one that asks Python for them again in every query.
+    return spark.createDataFrame(pyarrow.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")), schema)
 
 
 @dataclass(frozen=True)

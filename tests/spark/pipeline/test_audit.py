@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.spark.audit import MOST_FINDINGS, audit, findings
 from holdfast.spark.session import suited_to
-from spark.pipeline.conftest import copy_of, url_of
+from spark.pipeline.conftest import copy_of, run, url_of
 from spark.pipeline.invented import Invented, small_shop, started
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_each_fault_is_one_sentence(spark: SparkSession) -> None:
     shop.instance("twice", "order", [started("order"), asked, done, done])
     shop.instance("unasked", "order", [started("order"), {"type": "ActivityCompleted", "scheduled_seq": 9}])
     shop.instance("mixed-up", "order", [started("order"), asked, {"type": "TimerFired", "scheduled_seq": 2}])
-    shop.instance("undead", "order", [started("order"), end, asked], "COMPLETED", events=3)
+    shop.instance("undead", "order", [started("order"), end, asked], "COMPLETED")
     shop.instance("says-it-runs", "order", [started("order"), end])
     shop.instance("short", "order", [started("order")], events=2)
     told = findings(audited(spark, shop))
@@ -86,24 +86,36 @@ def test_of_many_faults_the_first_are_told_and_all_counted(spark: SparkSession) 
     assert [check.wrong for check in others] == [0] * len(others)
 
 
-def test_a_fault_in_the_store_is_exit_code_3(moments: Moments, tmp_path: Path) -> None:
-    """As a command of its own, which says nothing but that."""
+def test_a_fault_in_the_store_is_exit_code_3(spark: SparkSession, moments: Moments, tmp_path: Path) -> None:
     broken = copy_of(moments.earlier, tmp_path / "broken.db")
     with closing(sqlite3.connect(broken)) as store, store:
         [[key, value]] = store.execute("SELECT key, value FROM state WHERE key LIKE '%||search-index||metadata'")
         metadata = json.loads(value)
         priority = next(name for name in metadata if name.isdigit())
-        metadata[priority] = metadata[priority] + 2
+        metadata[priority] += 2
         store.execute("UPDATE state SET value = ? WHERE key = ?", (json.dumps(metadata), key))
-    arguments = ["snapshot", "--url", url_of(broken), "--to", "series", "--no-report", "--master", "local[1]"]
-    own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    command = Path(sys.executable).with_name("holdfast")
-    done = subprocess.run(
-        [command, *arguments], cwd=tmp_path, env=own, capture_output=True, text=True, timeout=600, check=False
-    )
+    done = run("--url", url_of(broken), "--to", str(tmp_path / "series"), "--no-report")
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith("Does not add up: Queue search-index, partition 0, does not add up: ")
-    assert done.returncode == 3
+    assert done.exit_code == 3
     [manifest] = tmp_path.glob("series/day=*/at=*/manifest.json")
     assert json.loads(manifest.read_text("utf-8"))["findings"] == [sentence.removeprefix("Does not add up: ")]
     assert not (manifest.parent / "report.html").exists()
+
+
+def test_spark_itself_is_not_heard(tmp_path: Path) -> None:
+    """As a command of its own, which has to start Spark."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("holdfast"), "snapshot", "--url", f"sqlite://{tmp_path}/none.db"],
+        cwd=tmp_path,
+        env=own,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    [sentence] = done.stderr.splitlines()
+    assert f"{tmp_path}/none.db" in sentence
+    assert (done.returncode, done.stdout) == (1, "")
+    assert list(tmp_path.rglob("day=*")) == []

@@ -74,8 +74,14 @@ def test_what_changed_is_what_is_different(spark: SparkSession, kept: Kept) -> N
     assert changed["emails"]["returned"] > 0
     instances = {row["name"]: row for row in kept.later["changes"]["instances"]}
     assert instances["import_catalogue"] == {
-        **{"name": "import_catalogue", "before": 2, "now": 4, "new": 2},
-        **{"completed": 1, "failed": 1, "cancelled": 0, "deleted": 0},
+        "name": "import_catalogue",
+        "before": 2,
+        "now": 4,
+        "new": 2,
+        "completed": 1,
+        "failed": 1,
+        "cancelled": 0,
+        "deleted": 0,
     }
 
 
