@@ -75,7 +75,7 @@ class Guarded(ABC):
 
     async def __aenter__(self) -> Self:
         self.write(*map(entry, TOKENS))
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
+        self._session = aiohttp.ClientSession()
         await self._start()
         (await self.ask("POST", f"/queue/{QUEUE}/push", {"item": PAYLOAD}, token="user")).ok()
         await eventually(self._is_at_rest)
