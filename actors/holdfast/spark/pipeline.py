@@ -1,0 +1,183 @@
+"""The pipeline: one snapshot of every table to Parquet, what does not add up, what changed, and a report."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet
+from pyspark.sql import functions as F
+
+import holdfast
+from holdfast.errors import ComponentFailed, SettingsError
+from holdfast.spark.audit import audit, findings
+from holdfast.spark.changes import changes
+from holdfast.spark.figures import figures
+from holdfast.spark.manifest import Extent, Manifest, without_secrets
+from holdfast.spark.report import render
+from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.series import Kept, earlier_one, folder_of, kept_in
+from holdfast.spark.session import suited_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+    from pathlib import Path
+    from typing import Protocol
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    class Tables(Protocol):
+        """What is read from: a snapshot of the state store."""
+
+        @property
+        def as_of(self) -> datetime: ...
+
+        def table(self, name: str) -> DataFrame: ...
+
+
+REPORT = "report.html"
+MOST_PROBLEMS = 50
+# Enough to plan one query while another runs.
+_AT_ONCE = 3
+
+
+@dataclass(frozen=True)
+class Work:
+    """How far it is."""
+
+    done: int
+    of: int
+    doing: str
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What came of it."""
+
+    kept: Kept
+    against: Kept | None
+    report: Path | None
+
+
+def take(
+    spark: SparkSession,
+    source: AbstractContextManager[Tables],
+    url: str,
+    to: Path,
+    *,
+    app_id: str | None = None,
+    tenant: str | None = None,
+    against: str | None = None,
+    with_report: bool = True,
+    progress: Callable[[Work], None] = lambda work: None,
+) -> Taken:
+    """Keeps a snapshot in a folder of its own below ``to``, which holds the whole series."""
+    began = time.monotonic()
+    root = to.resolve()
+    earlier = earlier_one(root, against) if against else None
+    steps = len(SCHEMAS) + 2 + bool(earlier) + with_report
+    done = 0
+
+    def step(doing: str, *, ended: int = 0) -> None:
+        nonlocal done
+        done += ended
+        progress(Work(done, steps, doing))
+
+    with ExitStack() as reading:
+        step("Opening the snapshot")
+        tables = reading.enter_context(source)
+        as_of = tables.as_of
+        folder = folder_of(root, as_of)
+        with _new(folder), ThreadPoolExecutor(_AT_ONCE, "holdfast-snapshot") as pool:
+            writing = {name: pool.submit(_write, tables.table(name), folder / name) for name in SCHEMAS}
+            for name, written in writing.items():
+                step(f"Writing {name}")
+                written.result()
+                step(f"Writing {name}", ended=1)
+            # The rest is read from what was written: nothing need be held open for it.
+            reading.close()
+            extents = {name: _extent(folder / name) for name in SCHEMAS}
+            stored = {name: spark.read.schema(SCHEMAS[name]).parquet(str(folder / name)) for name in SCHEMAS}
+            changed = None
+            with suited_to(spark, sum(extent.bytes for extent in extents.values())):
+                step("Checking that it adds up")
+                checks = audit(stored, pool)
+                problems = _problems(stored["problems"])
+                step("Counting", ended=1)
+                counted = figures(stored, as_of.timestamp(), pool)
+                if earlier:
+                    step("Comparing", ended=1)
+                    changed = changes(earlier.tables(spark), stored, pool)
+            step("Finishing", ended=1)
+            manifest = Manifest(
+                as_of=as_of,
+                holdfast=holdfast.__version__,
+                url=without_secrets(url),
+                app_id=app_id,
+                tenant=tenant,
+                seconds=round(time.monotonic() - began, 3),
+                tables=extents,
+                totals=counted.totals,
+                problems=problems,
+                checks=[check.to_json() for check in checks],
+                findings=findings(checks),
+                against=None if earlier is None else _against(earlier, root),
+                changes=None if changed is None else changed.to_json(),
+            )
+            report = folder / REPORT if with_report else None
+            if report:
+                before = [kept.manifest for kept in kept_in(root) if kept.manifest.as_of < as_of]
+                report.write_text(render(manifest, counted, checks, changed, before), "utf-8")
+            manifest.write(folder)
+            step("Done", ended=1)
+    return Taken(Kept(folder, manifest), earlier, report)
+
+
+@contextmanager
+def _new(folder: Path) -> Iterator[None]:
+    """A folder that is gone again when what fills it fails."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise SettingsError(f"There is a snapshot of the same moment in {folder}.") from error
+    except OSError as error:
+        raise SettingsError(f"Nothing can be written to {folder}: {error.strerror}.") from error
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _write(table: DataFrame, folder: Path) -> None:
+    table.write.parquet(str(folder))
+
+
+def _extent(folder: Path) -> Extent:
+    if not folder.is_dir():
+        raise ComponentFailed(f"Spark has written {folder} where it cannot be seen from here: use a folder both share.")
+    files = sorted(folder.glob("*.parquet"))
+    rows = sum(pyarrow.parquet.read_metadata(file).num_rows for file in files)
+    return Extent(rows=rows, bytes=sum(file.stat().st_size for file in files), files=len(files))
+
+
+def _problems(problems: DataFrame) -> list[dict[str, Any]]:
+    grouped = (
+        problems.groupBy("actor_type", "problem")
+        .agg(F.sum("count").alias("count"), F.min("actor_id").alias("example"), F.min("detail").alias("detail"))
+        .orderBy(F.desc("count"), "actor_type", "problem")
+        .limit(MOST_PROBLEMS)
+    )
+    return [row.asDict() for row in grouped.collect()]
+
+
+def _against(earlier: Kept, root: Path) -> dict[str, Any]:
+    inside = earlier.folder.is_relative_to(root)
+    folder = earlier.folder.relative_to(root) if inside else earlier.folder
+    return {"as_of": earlier.manifest.as_of.isoformat(), "folder": folder.as_posix()}

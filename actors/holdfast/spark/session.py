@@ -1,0 +1,129 @@
+"""The Spark session of a command: quiet, on this machine alone unless told otherwise."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from holdfast.errors import ComponentFailed, ComponentMissing, SettingsError
+from holdfast.local.java import find_java, how_to_get_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCAL = "local[*]"
+# Below so many bytes of Parquet, planning for many tasks and compiling for many rows costs more than it saves.
+SMALL = 32 * 1024 * 1024
+
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # A snapshot that has its manifest is finished; that is all there is to know.
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+_ON_THIS_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # Spark's 200 are for clusters: here each costs more than what it holds.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.default.parallelism": "4",
+}
+_FOR_LITTLE = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@contextmanager
+def spark_session(*, master: str = LOCAL, remote: str | None = None) -> Iterator[SparkSession]:
+    """A session that ends with the block. One that runs already is used instead, and left running."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    started = _connected(remote) if remote else _started(master)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@contextmanager
+def suited_to(spark: SparkSession, size: int) -> Iterator[None]:
+    """Queries over so many bytes, as they are run quickest."""
+    wanted = _FOR_LITTLE if size < SMALL else {}
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
+
+
+def _started(master: str) -> SparkSession:
+    if find_java() is None:
+        raise ComponentMissing(f"Spark needs Java, which was not found. {how_to_get_java()}")
+    settings = _ALWAYS | (_ON_THIS_MACHINE if master.startswith("local") else {})
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Any other Python on the path would lack Holdfast.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("holdfast").master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryFile() as said:
+        try:
+            with _errors_to(said.fileno()):
+                return builder.getOrCreate()
+        except Exception as error:
+            said.seek(0)
+            reason = _last_line(said.read().decode(errors="replace")) or str(error).partition("\n")[0]
+            raise ComponentFailed(f"Spark did not start on {master}: {reason}") from error
+
+
+def _connected(remote: str) -> SparkSession:
+    if not remote.startswith("sc://"):
+        raise SettingsError(f"--remote takes an address of Spark Connect, as in sc://host:15002, not {remote}.")
+    try:
+        return SparkSession.builder.remote(remote).getOrCreate()
+    except ImportError as error:
+        raise ComponentMissing("Spark Connect has needs of its own: pip install 'pyspark[connect]'.") from error
+    except PySparkException as error:
+        raise ComponentFailed(
+            f"Spark Connect at {remote} does not answer: {str(error).partition(chr(10))[0]}"
+        ) from error
+
+
+@contextmanager
+def _errors_to(file: int) -> Iterator[None]:
+    """What is started meanwhile writes its errors there for good: Java warns on its own, before any setting counts."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    os.dup2(file, 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if "Exception" in line or "ERROR" in line or "error" in line]
+    return (told or lines or [""])[-1]

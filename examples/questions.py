@@ -1,0 +1,156 @@
+"""Five questions teams ask of what Holdfast keeps, each a few lines of Spark. Runs as a script, or cell by cell.
+
+pip install 'holdfast[spark]'
+python -m examples.questions sqlite:///path/to/holdfast-data/holdfast.db    # a database: how it stands now
+python -m examples.questions ./holdfast-snapshots                           # what 'holdfast snapshot' kept: how it went
+"""
+
+# %% What the questions are put to
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+import holdfast.spark
+from holdfast.spark.series import series
+from holdfast.spark.session import spark_session
+from holdfast.spark.steps import between, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    #: A table by its name: each row also has ``as_of``, the moment of its snapshot.
+    Tables = Callable[[str], DataFrame]
+
+
+@contextmanager
+def opened(spark: SparkSession, place: str) -> Iterator[Tables]:
+    """A database at this moment, or a folder with a series of snapshots."""
+    if "://" not in place:
+        yield series(spark, place).table
+        return
+    with holdfast.spark.snapshot(spark, place) as snapshot:
+        yield lambda name: snapshot.table(name).withColumn("as_of", F.lit(snapshot.as_of.isoformat()).cast("timestamp"))
+
+
+def latest(table: DataFrame) -> DataFrame:
+    """Of a series, the rows of its last snapshot."""
+    last = table.agg(F.max("as_of").alias("last"))
+    return table.join(F.broadcast(last), table["as_of"] == last["last"]).drop("last")
+
+
+# %% 1. What is stuck? What has been waiting longest, in queues and in orchestrations.
+def what_is_stuck(tables: Tables) -> DataFrame:
+    items = latest(tables("items")).where("state = 'waiting'")
+    waiting = items.groupBy("tenant", F.concat(F.lit("queue "), "queue").alias("where")).agg(
+        F.count("*").alias("waiting"),
+        F.max(between(F.greatest("enqueued_at", F.coalesce("due_at", "enqueued_at")), "as_of")).alias("seconds"),
+        F.max_by("last_error", "enqueued_at").alias("says"),
+    )
+    under_way = latest(tables("instances")).where("status IN ('RUNNING', 'SUSPENDED')")
+    silent = under_way.groupBy("tenant", F.concat(F.lit("orchestration "), "name").alias("where")).agg(
+        F.count("*").alias("waiting"),
+        F.max(between("updated_at", "as_of")).alias("seconds"),
+        F.max_by("custom_status", between("updated_at", "as_of")).alias("says"),
+    )
+    return waiting.unionByName(silent).orderBy(F.desc("seconds"))
+
+
+# %% 2. Who retries most? Each attempt of an activity is a step of its own.
+def who_retries_most(tables: Tables) -> DataFrame:
+    activities = steps(latest(tables("history"))).where("kind = 'activity'")
+    return (
+        activities.groupBy("name")
+        .agg(
+            F.count_if(F.col("attempt") == 1).alias("calls"),
+            F.count_if(F.col("attempt") > 1).alias("repeated"),
+            F.count_if(F.col("outcome") == "failed").alias("failed"),
+            F.max("attempt").alias("most_attempts"),
+        )
+        .orderBy(F.desc("repeated"), F.desc("failed"), "name")
+    )
+
+
+# %% 3. How long do approvals take? From when somebody waits for an event to when it comes.
+def how_long_approvals_take(tables: Tables, event: str = "approv%") -> DataFrame:
+    waited = steps(latest(tables("history"))).where(F.col("kind") == "event").where(F.col("name").like(event))
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    return waited.groupBy("name").agg(
+        F.count("outcome").alias("came"),
+        F.count_if(F.col("outcome").isNull()).alias("awaited"),
+        *(F.round(F.percentile_approx("seconds", share), 3).alias(name) for name, share in shares.items()),
+        F.min(F.when(F.col("outcome").isNull(), F.col("asked_at"))).alias("awaited_since"),
+    )
+
+
+# %% 4. Which tenant grows? What each keeps, in the first snapshot and in the last.
+def which_tenant_grows(tables: Tables) -> DataFrame:
+    kept = [
+        tables(name).groupBy("tenant", "as_of").agg(F.count("*").alias(column))
+        for name, column in (("items", "items"), ("instances", "instances"))
+    ]
+    both = kept[0].join(kept[1], ["tenant", "as_of"], "full").na.fill(0)
+    return (
+        both.groupBy("tenant")
+        .agg(
+            F.min_by("items", "as_of").alias("items_first"),
+            F.max_by("items", "as_of").alias("items_last"),
+            F.min_by("instances", "as_of").alias("instances_first"),
+            F.max_by("instances", "as_of").alias("instances_last"),
+        )
+        .withColumn(
+            "grown", F.col("items_last") - F.col("items_first") + F.col("instances_last") - F.col("instances_first")
+        )
+        .orderBy(F.desc("grown"), F.desc("items_last"), "tenant")
+    )
+
+
+# %% 5. What was lost when? Dead letters and failed orchestrations, by the hour, those that were purged since too.
+def what_was_lost_when(tables: Tables) -> DataFrame:
+    letters = tables("dead_letters").dropDuplicates(["app_id", "tenant", "queue", "id", "dead_lettered_at"])
+    failed = (
+        tables("instances").where("status = 'FAILED'").dropDuplicates(["app_id", "tenant", "instance_id", "ended_at"])
+    )
+    lost = letters.select(
+        F.col("dead_lettered_at").alias("at"),
+        F.concat(F.lit("item of "), F.coalesce("original_queue", "queue")).alias("what"),
+        F.coalesce("last_error", "reason").alias("why"),
+    ).unionByName(
+        failed.select(
+            F.col("ended_at").alias("at"),
+            F.concat(F.lit("orchestration "), "name").alias("what"),
+            F.coalesce(F.get_json_object("error", "$.message"), "error").alias("why"),
+        )
+    )
+    return (
+        lost.groupBy(F.date_trunc("hour", "at").alias("hour"), "what", "why")
+        .agg(F.count("*").alias("lost"))
+        .orderBy(F.desc("hour"), F.desc("lost"), "what")
+    )
+
+
+# %% All of them
+QUESTIONS = {
+    "What is stuck?": what_is_stuck,
+    "Who retries most?": who_retries_most,
+    "How long do approvals take?": how_long_approvals_take,
+    "Which tenant grows?": which_tenant_grows,
+    "What was lost when?": what_was_lost_when,
+}
+
+
+def main(place: str) -> None:
+    with spark_session() as spark, opened(spark, place) as tables:
+        for question, answer in QUESTIONS.items():
+            print(question)
+            answer(tables).show(20, truncate=60)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else str(Path("holdfast-snapshots")))

@@ -1,0 +1,121 @@
+"""The audit finds what does not add up, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.spark.audit import MOST_FINDINGS, audit, findings
+from holdfast.spark.session import suited_to
+from spark.pipeline.conftest import copy_of, run, url_of
+from spark.pipeline.invented import Invented, small_shop, started
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from holdfast.spark.audit import Check
+    from spark.pipeline.conftest import Moments
+
+
+def audited(spark: SparkSession, invented: Invented) -> list[Check]:
+    with ThreadPoolExecutor(2) as pool, suited_to(spark, 0):
+        return audit(invented.tables(spark), pool)
+
+
+def test_what_adds_up(spark: SparkSession) -> None:
+    assert findings(audited(spark, small_shop())) == []
+
+
+def test_each_fault_is_one_sentence(spark: SparkSession) -> None:
+    shop = small_shop()
+    shop.one("queues", queue="mails")["waiting"] = 3
+    shop.queue("leaky", [{"state": "locked"}, {"state": "locked"}], count=1)
+    shop.queue("double", [{"id": "0-0-0-7"}, {"id": "0-0-0-7"}])
+    shop.add("items", queue="nowhere", partition=2, id="2-0-0-0", priority=0, state="waiting", delivery_count=0)
+    letter = {"queue": "orders-deadletter", "original_queue": "orders", "original_partition": 0}
+    shop.add("dead_letters", **letter, id="0-0-0-1", original_id="0-0-0-0")
+    shop.add("dead_letters", queue="orders-deadletter", id="0-0-0-2")
+    shop.add("dead_letters", **letter, id="0-0-0-3", original_id="0-0-0-99")
+    asked = {"type": "ActivityScheduled", "name": "charge"}
+    done = {"type": "ActivityCompleted", "scheduled_seq": 2}
+    end = {"type": "OrchestrationCompleted"}
+    shop.instance("gap", "order", [started("order"), {"type": "TimerCreated", "seq": 3}])
+    shop.instance("twice", "order", [started("order"), asked, done, done])
+    shop.instance("unasked", "order", [started("order"), {"type": "ActivityCompleted", "scheduled_seq": 9}])
+    shop.instance("mixed-up", "order", [started("order"), asked, {"type": "TimerFired", "scheduled_seq": 2}])
+    shop.instance("undead", "order", [started("order"), end, asked], "COMPLETED")
+    shop.instance("says-it-runs", "order", [started("order"), end])
+    shop.instance("short", "order", [started("order")], events=2)
+    told = findings(audited(spark, shop))
+    for sentence in (
+        "Queue mails, partition 0, does not add up: 3 waiting by its count, 1 stored.",
+        "Queue leaky, partition 0, does not add up: its locks hold 1, 2 items are locked.",
+        "Queue nowhere, partition 2, is not a queue, but 1 items and locks of 0 are stored for it.",
+        "Item 0-0-0-7 of queue double, partition 0, is stored 2 times.",
+        "Dead letter 0-0-0-1 of orders-deadletter came from 0-0-0-0 of orders, and is still stored there.",
+        "Dead letter 0-0-0-2 of orders-deadletter does not say where it came from.",
+        "Dead letter 0-0-0-0 of orders-deadletter came from 0-0-0-99 of orders, and so did 1 more: it was there once.",
+        "The history of gap, execution 1, has a gap: of events 1 to 3, 1 are missing.",
+        "The history of twice, execution 1, has 2 answers to ActivityScheduled (event 2).",
+        "The history of unasked, execution 1, has ActivityCompleted (event 2) for event 9, which asked for nothing.",
+        "The history of mixed-up, execution 1, has TimerFired (event 3) as the answer to ActivityScheduled (event 2).",
+        "The history of undead, execution 1, goes on to event 3 after it has ended with event 2.",
+        "Instance undead is COMPLETED, but its history ends with ActivityScheduled.",
+        "Instance says-it-runs is RUNNING, but its history ends with OrchestrationCompleted.",
+        "Instance short counts 2 events, 1 are stored.",
+    ):
+        assert sentence in told
+        told.remove(sentence)
+    assert told == []
+
+
+def test_of_many_faults_the_first_are_told_and_all_counted(spark: SparkSession) -> None:
+    shop = Invented()
+    for number in range(MOST_FINDINGS + 5):
+        shop.add("queues", queue=f"q{number:03}", partition=0, waiting=1, delayed=0, locked=0)
+    [queues, *others] = audited(spark, shop)
+    assert (queues.wrong, len(queues.findings)) == (MOST_FINDINGS + 5, MOST_FINDINGS)
+    assert findings([queues])[-1] == "queues: 5 more like these."
+    assert [check.wrong for check in others] == [0] * len(others)
+
+
+def test_a_fault_in_the_store_is_exit_code_3(spark: SparkSession, moments: Moments, tmp_path: Path) -> None:
+    broken = copy_of(moments.earlier, tmp_path / "broken.db")
+    with closing(sqlite3.connect(broken)) as store, store:
+        [[key, value]] = store.execute("SELECT key, value FROM state WHERE key LIKE '%||search-index||metadata'")
+        metadata = json.loads(value)
+        priority = next(name for name in metadata if name.isdigit())
+        metadata[priority] += 2
+        store.execute("UPDATE state SET value = ? WHERE key = ?", (json.dumps(metadata), key))
+    done = run("--url", url_of(broken), "--to", str(tmp_path / "series"), "--no-report")
+    [sentence] = done.stderr.splitlines()
+    assert sentence.startswith("Does not add up: Queue search-index, partition 0, does not add up: ")
+    assert done.exit_code == 3
+    [manifest] = tmp_path.glob("series/day=*/at=*/manifest.json")
+    assert json.loads(manifest.read_text("utf-8"))["findings"] == [sentence.removeprefix("Does not add up: ")]
+    assert not (manifest.parent / "report.html").exists()
+
+
+def test_spark_itself_is_not_heard(tmp_path: Path) -> None:
+    """As a command of its own, which has to start Spark."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("holdfast"), "snapshot", "--url", f"sqlite://{tmp_path}/none.db"],
+        cwd=tmp_path,
+        env=own,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    [sentence] = done.stderr.splitlines()
+    assert f"{tmp_path}/none.db" in sentence
+    assert (done.returncode, done.stdout) == (1, "")
+    assert list(tmp_path.rglob("day=*")) == []

@@ -1,0 +1,116 @@
+"""What is kept of a moment is all of it, says what it is, and can be compared with an earlier one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import holdfast.spark
+from holdfast.errors import SettingsError
+from holdfast.spark.manifest import without_secrets
+from holdfast.spark.series import series
+from spark.pipeline.conftest import url_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark.pipeline.conftest import Kept, Moments
+
+
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return found
+
+
+def test_every_table_is_kept_as_it_was(spark: SparkSession, kept: Kept, moments: Moments) -> None:
+    folder = Path(kept.later["folder"])
+    with holdfast.spark.snapshot(spark, url_of(moments.later)) as snapshot:
+        for name in ("items", "history"):
+            there = {json.dumps(row, default=str) for row in rows(snapshot.table(name))}
+            assert {json.dumps(row, default=str) for row in rows(spark.read.parquet(str(folder / name)))} == there
+            assert kept.later["tables"][name]["rows"] == len(there) > 0
+    assert set(kept.later["tables"]) == set(holdfast.spark.SCHEMAS)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [*holdfast.spark.SCHEMAS, "manifest.json", "report.html"]
+    )
+
+
+def test_the_manifest_says_what_is_kept(kept: Kept, moments: Moments) -> None:
+    told = json.loads((Path(kept.later["folder"]) / "manifest.json").read_text("utf-8"))
+    assert told["version"] == 1
+    assert told["url"] == url_of(moments.later)
+    assert told["findings"] == []
+    assert all(check["wrong"] == 0 for check in told["checks"])
+    assert told["totals"]["locked"] == 6
+    assert told["totals"]["failed"] == 2
+    assert told["totals"]["dead_letters"] == told["tables"]["dead_letters"]["rows"]
+    day, at = Path(kept.later["folder"]).parts[-2:]
+    assert (day, at) == (f"day={told['as_of'][:10]}", f"at={told['as_of'][11:23].replace(':', '')}Z")
+
+
+def test_what_changed_is_what_is_different(spark: SparkSession, kept: Kept) -> None:
+    def ids(told: dict[str, Any]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for row in rows(spark.read.parquet(f"{told['folder']}/items").select("queue", "id")):
+            found.setdefault(row["queue"], set()).add(row["id"])
+        return found
+
+    before, now = ids(kept.earlier), ids(kept.later)
+    assert kept.earlier["changes"] is None
+    assert kept.later["against"]["as_of"] == kept.earlier["as_of"]
+    changed = {row["queue"]: row for row in kept.later["changes"]["queues"]}
+    for queue in ("emails", "webhooks", "invoices"):
+        told = changed[queue]
+        assert (told["before"], told["now"]) == (len(before[queue]), len(now[queue]))
+        assert (told["new"], told["gone"]) == (len(now[queue] - before[queue]), len(before[queue] - now[queue]))
+    # All that is gone became dead letters: nothing else was taken for good.
+    everything = kept.later["changes"]["all_queues"]
+    letters = kept.later["totals"]["dead_letters"] - kept.earlier["totals"]["dead_letters"]
+    assert everything["dead_letters_new"] == letters > 0
+    assert 0 < everything["gone"] == everything["dead_lettered"] <= letters
+    assert changed["emails"]["returned"] > 0
+    instances = {row["name"]: row for row in kept.later["changes"]["instances"]}
+    assert instances["import_catalogue"] == {
+        "name": "import_catalogue",
+        "before": 2,
+        "now": 4,
+        "new": 2,
+        "completed": 1,
+        "failed": 1,
+        "cancelled": 0,
+        "deleted": 0,
+    }
+
+
+def test_a_series_has_all_finished_ones_in_order(spark: SparkSession, kept: Kept) -> None:
+    unfinished = kept.folder / "day=2026-01-01" / "at=000000.000Z" / "items"
+    unfinished.mkdir(parents=True)
+    found = series(spark, kept.folder)
+    assert [str(one.folder) for one in found.snapshots] == [kept.earlier["folder"], kept.later["folder"]]
+    counted = {row["as_of"]: row["count"] for row in rows(found.items().groupBy("as_of").count())}
+    assert [counted[moment] for moment in sorted(counted)] == [
+        kept.earlier["tables"]["items"]["rows"],
+        kept.later["tables"]["items"]["rows"],
+    ]
+    moments = [one.manifest.as_of for one in found.snapshots]
+    assert sorted(counted) == [moment.replace(microsecond=moment.microsecond // 1000 * 1000) for moment in moments]
+
+
+def test_a_folder_without_snapshots(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no finished snapshot"):
+        series(spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:s3cret@db:5433/shop?sslpassword=s3cret", "postgresql://ann@db:5433/shop"),
+        ("postgresql://db/shop", "postgresql://db/shop"),
+        ("sqlite:///a/b.db?x=1", "sqlite:///a/b.db"),
+    ],
+)
+def test_a_url_is_shown_without_secrets(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
