@@ -177,11 +177,7 @@ async def _beside_copies(lab: Lab) -> Row:
         samples: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(lab.pace.rounds):
             for copied in samples:
-                with (
-                    _repeated(lambda: copy(str(file), file.with_name("copy.db")))
-                    if copied
-                    else contextlib.nullcontext()
-                ):
+                with _copied(file) if copied else contextlib.nullcontext():
                     taken = []
                     for _ in range(_WRITES):
                         began = time.perf_counter()
