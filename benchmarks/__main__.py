@@ -21,6 +21,7 @@ from benchmarks import (
     queue_calls,
     queue_delayed,
     queue_depth,
+    spark,
 )
 from benchmarks.bench import Bench, Lab
 from benchmarks.load import CallFailed
@@ -40,6 +41,7 @@ BENCHES: dict[str, Bench] = {
     "queue-depth": queue_depth,
     "queue-delayed": queue_delayed,
     "orchestrations": orchestrations,
+    "spark": spark,
 }
 
 # Of the machine's cores, and of the median: beyond these a run is not to be relied on.

@@ -35,7 +35,10 @@ def test_every_table_has_what_rest_says(spark: SparkSession, stack: Any) -> None
     stack.run(run())
     with holdfast.spark.snapshot(spark, stack.url, app_id=APP_ID, partitions=3) as snapshot:
         tables = {name: rows(snapshot.table(name)) for name in holdfast.spark.SCHEMAS}
+        narrowed = rows(snapshot.items(queue="spark-spread")), rows(snapshot.history(instance="spark-done"))
     assert tables.pop("problems") == []
+    assert _same(narrowed[0], [row for row in tables["items"] if row["queue"] == "spark-spread"])
+    assert _same(narrowed[1], [row for row in tables["history"] if row["instance_id"] == "spark-done"])
     for table in tables.values():
         assert {(row["app_id"], row["tenant"]) for row in table} <= {(APP_ID, "default"), (APP_ID, "spark")}
     _check_queues(tables["queues"], tables["items"], expected)
@@ -45,6 +48,10 @@ def test_every_table_has_what_rest_says(spark: SparkSession, stack: Any) -> None
     _check_instances(tables["instances"], expected)
     _check_history(tables["history"], expected)
     _check_idempotency(tables["idempotency"], expected)
+
+
+def _same(found: list[Row], expected: list[Row]) -> bool:
+    return sorted(map(str, found)) == sorted(map(str, expected)) != []
 
 
 def rows(frame: DataFrame) -> list[Row]:

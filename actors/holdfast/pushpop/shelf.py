@@ -36,6 +36,11 @@ class Shelf:
         self._size = 0
         self._changed: dict[str, Any] = {}
 
+    @property
+    def files(self) -> range:
+        """Those there may be, but for purged ones."""
+        return range(self._low, self.tail + 1)
+
     def changes(self) -> dict[str, Any]:
         self._passed = 0
         changed, self._changed = self._changed, {}

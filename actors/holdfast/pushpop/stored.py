@@ -248,7 +248,7 @@ class StoredQueue:
                 for key, value in zip(keys, (yield keys), strict=True):
                     if value is not None:
                         count((yield from self.in_segment(key, value)))
-        for keys in _some(shelf_key(file) for file in range(self._shelf.floor, self._shelf.tail + 1)):
+        for keys in _some(shelf_key(file) for file in self._shelf.files):
             for key, slots in zip(keys, (yield keys), strict=True):
                 count((yield from self.on_shelf(key, slots or [])))
         return Totals(counts[WAITING], counts[DELAYED], counts[LOCKED], oldest)

@@ -119,12 +119,13 @@ class Snapshot:
         folder = Path(tempfile.mkdtemp(prefix="holdfast-snapshot-", dir=self._directory))
         self._held.callback(shutil.rmtree, folder, ignore_errors=True)
         file = folder / "state.db"
+        as_of = time.time()
         try:
             copy(self._options.sqlite_path, file)
         except sqlite3.Error as error:
             raise unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
         self._given |= {"url": f"sqlite://{file}", "snapshot": COPY}
-        self._as_of = datetime.fromtimestamp(time.time(), UTC)
+        self._as_of = datetime.fromtimestamp(as_of, UTC)
 
     def _export(self) -> None:
         from holdfast.spark.postgresql import export

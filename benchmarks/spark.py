@@ -1,0 +1,358 @@
+"""Spark: 2,000,000 items of one queue to a DataFrame, what memory it takes, and what a snapshot costs those who write.
+
+The items lie in one priority of one queue, some 280 MB in PostgreSQL in the layout of Dapr's component v2. Read by
+Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions, without a
+snapshot), and fetched by ADBC in two processes that do not look at them, which is the limit. The memory is that of the
+largest Python process of the executor. Writers are one caller each: pushes over REST to the embedded host while its
+file is copied over and over, and commits to PostgreSQL while a snapshot is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import orjson
+import psutil
+
+from benchmarks.load import connect, request
+from benchmarks.measure import Figure
+from benchmarks.queue_calls import ITEM
+from benchmarks.report import Compared, Row
+from benchmarks.stacks import embedded
+from holdfast.local import LocalPostgres
+from holdfast.local.binaries import cache_folder
+from holdfast.pushpop.config import QueueConfig
+from holdfast.pushpop.core import METADATA, Pushed, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from concurrent.futures import Executor
+    from multiprocessing.synchronize import Event
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from benchmarks.bench import Lab
+    from benchmarks.stacks import Stack
+
+PARTITIONS = 4
+_DRIVER = "https://repo1.maven.org/maven2/org/postgresql/postgresql/42.7.4/postgresql-42.7.4.jar"
+_DRIVER_SHA256 = "188976721ead8e8627eb6d8389d500dccc0c9bebd885268a3047180274a6031e"
+_TABLE = (
+    "CREATE TABLE state (key text PRIMARY KEY, value bytea NOT NULL, etag uuid, row_id bigserial, "
+    "created_at timestamptz NOT NULL DEFAULT now(), updated_at timestamptz, expires_at timestamptz)"
+)
+_PREFIX = "bench||PushPopActor||orders||"
+_WRITES = 200
+
+
+async def run(lab: Lab) -> list[Row]:
+    items = 100_000 if lab.quick else 2_000_000
+    url = await lab.stacks.start(_postgresql)
+    lab.tell(f"writing {items:,} items")
+    rows = await asyncio.to_thread(_fill, url, items)
+    reading = await asyncio.to_thread(_read, lab, url, items, rows)
+    return [*reading, await _beside_copies(lab), await asyncio.to_thread(_beside_a_snapshot, lab, url)]
+
+
+def _read(lab: Lab, url: str, items: int, rows: int) -> list[Row]:
+    import holdfast.spark
+
+    spark = _session(lab)
+    taken: dict[str, list[float]] = {"holdfast": [], "jdbc": [], "adbc": []}
+    with (
+        holdfast.spark.snapshot(spark, url, partitions=PARTITIONS) as snapshot,
+        _Memory() as memory,
+        ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool,
+    ):
+        _counted(snapshot.locks())
+        idle = memory.largest()
+        reads: dict[str, Callable[[], int]] = {
+            "holdfast": lambda: _counted(snapshot.items()),
+            "jdbc": lambda: _counted(_by_jdbc(spark, url, rows)),
+            "adbc": lambda: _by_adbc(pool, url, rows),
+        }
+        for number in range(lab.pace.rounds + 1):
+            for name, read in reads.items():
+                lab.tell(f"{name}: round {number} of {lab.pace.rounds}")
+                began = time.perf_counter()
+                found = read()
+                if number:  # the first is to warm up
+                    taken[name].append(items / (time.perf_counter() - began))
+                assert found == (rows if name == "adbc" else items), f"{name} has {found}"
+        peak = memory.peak
+    spark.stop()
+    ours = Figure("holdfast", "/s", tuple(taken["holdfast"]))
+    return [
+        Row(
+            f"{items:,} items to a DataFrame",
+            ours,
+            Figure("Spark JDBC", "/s", tuple(taken["jdbc"])),
+            floor=1.5,
+            goal=2.0,
+        ),
+        Row(f"{items:,} items, against the limit", ours, Figure("ADBC alone", "/s", tuple(taken["adbc"]))),
+        Row(
+            "memory of a task, one list of all items",
+            Figure("at most", " MB", (peak,)),
+            Figure("before", " MB", (idle,)),
+            Compared.AS_GROWTH,
+        ),
+    ]
+
+
+def _counted(frame: DataFrame) -> int:
+    """All columns of all rows are made, and thrown away."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    rows = Observation()
+    frame.observe(rows, f.count(f.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+    counted: int = rows.get["rows"]
+    return counted
+
+
+def _by_jdbc(spark: SparkSession, url: str, rows: int) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    parts = urlsplit(url)
+    read = spark.read.format("jdbc").options(
+        url=f"jdbc:postgresql://{parts.hostname}:{parts.port}{parts.path}",
+        driver="org.postgresql.Driver",
+        user=parts.username or "",
+        password=parts.password or "",
+        dbtable="(SELECT row_id, key, convert_from(value, 'UTF8') AS value FROM state WHERE key LIKE '%||segment-%') s",
+        partitionColumn="row_id",
+        lowerBound="1",
+        upperBound=str(rows),
+        numPartitions=str(PARTITIONS),
+        fetchsize="100",
+    )
+    schema = "items array<struct<item: string, at: double, key: string, dedup: string, until: double, due: double>>"
+    segments = read.load().select("key", f.from_json("value", schema).alias("segment"))
+    return segments.select("key", f.posexplode("segment.items").alias("ordinal", "entry")).select(
+        f.split("key", r"\|\|")[2].alias("queue"), "ordinal", "entry.*"
+    )
+
+
+def _by_adbc(pool: Executor, url: str, rows: int) -> int:
+    middle = rows // 2
+    return sum(pool.map(_fetch, [url, url], [0, middle], [middle, rows + 1]))
+
+
+def _fetch(url: str, first: int, end: int) -> int:
+    import adbc_driver_postgresql.dbapi as adbc
+
+    with adbc.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT key, value FROM state WHERE row_id > {first} AND row_id <= {end} AND key LIKE '%segment-%'"
+        )
+        fetched: int = sum(batch.num_rows for batch in cursor.fetch_record_batch())
+        return fetched
+
+
+async def _beside_copies(lab: Lab) -> Row:
+    """Pushes to the embedded host, with and without somebody who copies its file."""
+    stack, folder = await lab.stacks.start(_embedded)
+    [file] = folder.glob("data/*.db")
+    many = orjson.dumps({"items": [{"item": ITEM}] * 1000})
+    push = request(stack, "POST", "/queue/written/push", orjson.dumps({"item": ITEM}))
+    async with connect(stack, 1) as [connection]:
+        for _ in range(20 if lab.quick else 200):
+            await connection.send(request(stack, "POST", "/queue/filled/push", many))
+        samples: dict[bool, list[float]] = {False: [], True: []}
+        for _ in range(lab.pace.rounds):
+            for copied in samples:
+                with _copied(file) if copied else contextlib.nullcontext():
+                    taken = []
+                    for _ in range(_WRITES):
+                        began = time.perf_counter()
+                        await connection.send(push)
+                        taken.append(time.perf_counter() - began)
+                samples[copied].append(statistics.median(taken) * 1000)
+    return _slowdown("push to the embedded host while its file is copied, p50", samples)
+
+
+def _beside_a_snapshot(lab: Lab, url: str) -> Row:
+    import psycopg
+
+    from holdfast.spark.options import Options
+    from holdfast.spark.postgresql import export
+
+    samples: dict[bool, list[float]] = {False: [], True: []}
+    with psycopg.connect(url) as connection:
+        for _ in range(lab.pace.rounds):
+            for held in samples:
+                with export(Options.read({"url": url})) if held else contextlib.nullcontext():
+                    taken = []
+                    for number in range(_WRITES):
+                        began = time.perf_counter()
+                        connection.execute(
+                            "INSERT INTO state (key, value) VALUES (%s, %s) "
+                            "ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value",
+                            (f"bench||written||{number}", b"{}"),
+                        )
+                        connection.commit()
+                        taken.append(time.perf_counter() - began)
+                samples[held].append(statistics.median(taken) * 1000)
+    return _slowdown("commit to PostgreSQL while a snapshot is held, p50", samples)
+
+
+def _slowdown(work: str, samples: dict[bool, list[float]]) -> Row:
+    beside, alone = Figure("with", " ms", tuple(samples[True])), Figure("without", " ms", tuple(samples[False]))
+    return Row(work, beside, alone, Compared.AS_LATENCY, floor=1.2, goal=1.05)
+
+
+@contextlib.contextmanager
+def _copied(file: Path) -> Iterator[None]:
+    """Inside, another process copies it over and over."""
+    context = multiprocessing.get_context("spawn")
+    over, begun = context.Event(), context.Event()
+    process = context.Process(target=_copy, args=(str(file), over, begun))
+    process.start()
+    try:
+        begun.wait(60)
+        yield
+    finally:
+        over.set()
+        process.join()
+
+
+def _copy(file: str, over: Event, begun: Event) -> None:
+    from holdfast.spark.sqlite import copy
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        while not over.is_set():
+            copy(file, Path(folder) / "copy.db")
+            begun.set()
+
+
+class _Memory:
+    """Watches the Python processes that Spark has started."""
+
+    def __init__(self) -> None:
+        self.peak = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> _Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def largest(self) -> float:
+        sizes = [0.0]
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if any("pyspark" in part for part in process.cmdline()) and "python" in process.name():
+                    sizes.append(process.memory_info().rss / 2**20)
+        return max(sizes)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.05):
+            self.peak = max(self.peak, self.largest())
+
+
+def _session(lab: Lab) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.jars": str(_driver(lab)),
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _driver(lab: Lab) -> Path:
+    """PostgreSQL's JDBC driver, which no wheel brings."""
+    jar = cache_folder().parents[1] / "jars" / _DRIVER.rpartition("/")[2]
+    if not jar.exists():
+        lab.tell("getting PostgreSQL's JDBC driver")
+        with urllib.request.urlopen(_DRIVER, timeout=60) as response:
+            content = response.read()
+        if hashlib.sha256(content).hexdigest() != _DRIVER_SHA256:
+            raise OSError(f"{_DRIVER} is not what it should be.")
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        jar.write_bytes(content)
+    return jar
+
+
+@asynccontextmanager
+async def _postgresql(folder: Path) -> AsyncIterator[str]:
+    async with LocalPostgres(folder / "postgresql") as postgres:
+        yield await postgres.create_database("bench")
+
+
+@asynccontextmanager
+async def _embedded(folder: Path) -> AsyncIterator[tuple[Stack, Path]]:
+    async with embedded(folder) as stack:
+        yield stack, folder
+
+
+def _fill(url: str, items: int) -> int:
+    """Writes a queue as its actor would have, and answers how many rows it has."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute(_TABLE)
+        with connection.cursor().copy("COPY state (key, value) FROM STDIN") as rows:
+            count = 0
+            for key, value in _stored(items):
+                rows.write_row((f"{_PREFIX}{key}", value))
+                count += key.startswith("segment-")
+        connection.commit()
+        connection.execute("ANALYZE state")
+        connection.commit()
+    return count
+
+
+def _stored(items: int) -> Iterator[tuple[str, bytes]]:
+    queue = Queue("orders", QueueConfig())
+    last: dict[str, Any] = {}
+    for start in range(0, items, 1000):
+        pushed = [Pushed(0, orjson.dumps(ITEM | {"number": number}).decode()) for number in range(start, start + 1000)]
+        steps = queue.push(1_700_000_000.0, pushed)
+        with contextlib.suppress(StopIteration):
+            keys = next(steps)
+            while True:
+                keys = steps.send([last.get(key) for key in keys])
+        changed = queue.changes()
+        metadata = changed.pop(METADATA)
+        for key in last.keys() - changed.keys():
+            yield key, orjson.dumps(last[key])
+        # The last one may be filled further.
+        *full, tail = sorted(changed, key=lambda key: int(key.rpartition("-")[2]))
+        for key in full:
+            yield key, orjson.dumps(changed[key])
+        last = {tail: changed[tail]}
+    for key, value in last.items():
+        yield key, orjson.dumps(value)
+    yield METADATA, orjson.dumps(metadata)
