@@ -14,6 +14,9 @@ Cell: TypeAlias = "str | int"
 #: Of a column that has numbers.
 RIGHT = "number"
 SAID = "said"
+BRIEF = "brief"
+#: Of a column that has bars, for which a phone has no room.
+PLOT = "said plot"
 LEFT = ""
 
 
