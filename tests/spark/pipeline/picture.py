@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from holdfast.spark.pipeline import take
 from holdfast.spark.archive import folder_of
+from holdfast.spark.pipeline import take
 from holdfast.spark.session import spark_session
 from page.browser import chromium
 from spark.pipeline.invented import AS_OF, Invented, ago, opened, started

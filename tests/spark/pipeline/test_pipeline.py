@@ -10,8 +10,8 @@ import pytest
 
 import holdfast.spark
 from holdfast.errors import SettingsError
-from holdfast.spark.manifest import without_secrets
 from holdfast.spark.archive import series
+from holdfast.spark.manifest import without_secrets
 from spark.pipeline.conftest import url_of
 
 if TYPE_CHECKING:
