@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 import holdfast.spark
-from holdfast.spark.series import series
 from holdfast.spark.session import spark_session
 from holdfast.spark.steps import between, steps
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 def opened(spark: SparkSession, place: str) -> Iterator[Tables]:
     """A database at this moment, or a folder with a series of snapshots."""
     if "://" not in place:
-        yield series(spark, place).table
+        yield holdfast.spark.series(spark, place).table
         return
     with holdfast.spark.snapshot(spark, place) as snapshot:
         yield lambda name: snapshot.table(name).withColumn("as_of", F.lit(snapshot.as_of.isoformat()).cast("timestamp"))

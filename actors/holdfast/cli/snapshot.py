@@ -92,7 +92,6 @@ def snapshot(
         progress("Starting Spark" if not remote else "Connecting", 0, None)
         with spark_session(master=master, remote=remote) as spark:
             near = not remote and master.startswith(LOCAL.partition("[")[0])
-            to.mkdir(parents=True, exist_ok=True)
             source = open_snapshot(
                 spark,
                 url,
@@ -101,7 +100,7 @@ def snapshot(
                 table_name=table_name,
                 table_prefix=table_prefix,
                 # Other machines can read a copy only where they can write the snapshot.
-                directory=None if near else to.resolve(),
+                directory=None if near else _made(to),
             )
 
             def show(work: Work) -> None:
@@ -121,6 +120,14 @@ def snapshot(
     _show(taken, against, as_json)
     if taken.kept.manifest.findings:
         sys.exit(DOES_NOT_ADD_UP)
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{folder} cannot be made: {error.strerror}.") from error
+    return folder.resolve()
 
 
 def _embedded_url() -> str:

@@ -13,10 +13,11 @@ except ImportError as error:
 from holdfast.spark.schemas import SCHEMAS, TABLES
 
 if TYPE_CHECKING:
+    from holdfast.spark.archive import Series, series
     from holdfast.spark.snapshots import Snapshot, snapshot
     from holdfast.spark.source import HoldfastSource
 
-__all__ = ["SCHEMAS", "TABLES", "HoldfastSource", "Snapshot", "snapshot"]
+__all__ = ["SCHEMAS", "TABLES", "HoldfastSource", "Series", "Snapshot", "series", "snapshot"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,6 +26,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.spark import snapshots
 
         return getattr(snapshots, name)
+    if name in ("Series", "series"):
+        from holdfast.spark import archive
+
+        return getattr(archive, name)
     if name == "HoldfastSource":
         from holdfast.spark.source import HoldfastSource
 

@@ -224,7 +224,7 @@ def _statuses(tables: Tables) -> Check:
     told = instances.join(present, list(EXECUTION), "left")
     ended_with = named("status", _ENDED_WITH)
     goes_on = ended_with.isNull() & ~F.coalesce(F.col("last_type"), F.lit("")).isin(*ENDINGS)
-    fits = F.coalesce(ended_with == F.col("last_type"), goes_on, F.lit(False)) | (ended_with.isNull() & goes_on)
+    fits = F.coalesce(ended_with == F.col("last_type"), goes_on)
     counted = F.coalesce(F.col("stored"), F.lit(0)) == F.coalesce(F.col("counted"), F.lit(0))
     wrong = told.where(~(fits & counted))
 

@@ -14,13 +14,13 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast.errors import ComponentFailed, SettingsError
+from holdfast.spark.archive import Kept, earlier_one, folder_of, kept_in
 from holdfast.spark.audit import audit, findings
 from holdfast.spark.changes import changes
 from holdfast.spark.figures import figures
 from holdfast.spark.manifest import Extent, Manifest, without_secrets
 from holdfast.spark.report import render
 from holdfast.spark.schemas import SCHEMAS
-from holdfast.spark.series import Kept, earlier_one, folder_of, kept_in
 from holdfast.spark.session import suited_to
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from holdfast.spark.archive import folder_of
 from holdfast.spark.pipeline import take
-from holdfast.spark.series import folder_of
 from holdfast.spark.session import spark_session
 from page.browser import chromium
 from spark.pipeline.invented import AS_OF, Invented, ago, opened, started
@@ -58,21 +58,20 @@ class Busy:
     def __init__(self) -> None:
         self._random = random.Random(11)
 
-    def shop(self, more: float) -> Invented:
-        """The same with each call but for chance; ``more`` is how much of it."""
+    def shop(self) -> Invented:
         shop = Invented()
         for name, (count, age, returned) in _QUEUES.items():
-            shop.queue(name, [self._item(age, returned, number) for number in range(int(count * more))])
+            shop.queue(name, [self._item(age, returned, number) for number in range(count)])
             self._share_out(shop, name)
         for reason, queue, error, count in _LETTERS:
-            for number in range(int(count * more)):
+            for number in range(count):
                 self._letter(shop, reason, queue, error, number)
-        for number in range(int(420 * more)):
+        for number in range(420):
             self._order(shop, number)
-        for number in range(int(60 * more)):
+        for number in range(60):
             self._import(shop, number)
         for status, count in (("SUCCESS", 1830), ("IN_PROGRESS", 14), ("FAILURE", 6)):
-            for number in range(int(count * more)):
+            for number in range(count):
                 shop.add("idempotency", key=f"{status}-{number}", status=status, attempts=1)
         return shop
 
@@ -177,26 +176,27 @@ class Busy:
 
 def keep(folder: Path) -> Path:
     """The report of the last of a series."""
-    busy = Busy()
+    shop = Busy().shop()
     with spark_session() as spark:
-        first = take(spark, opened(spark, busy.shop(0.93), AS_OF - _STEP), URL, folder, with_report=False)
+        first = take(spark, opened(spark, shop), URL, folder, with_report=False)
         _invent_a_past(folder, first.kept.manifest)
-        last = take(spark, opened(spark, busy.shop(1)), URL, folder, against=str(first.kept.folder))
+        last = take(spark, opened(spark, shop, AS_OF + timedelta(milliseconds=1)), URL, folder)
     assert last.report is not None
     return last.report
 
 
 def _invent_a_past(folder: Path, known: Manifest) -> None:
     chance = random.Random(3)
-    for number in range(1, _BEFORE):
-        as_of = known.as_of - number * _STEP
+    for number in range(_BEFORE):
+        as_of = known.as_of - (number + 1) * _STEP
         totals = {
-            name: max(0, round(value * (1 - 0.03 * number) * chance.uniform(0.85, 1.15)))
+            name: max(0, round(value * (0.95 - 0.03 * number) * chance.uniform(0.85, 1.15)))
             for name, value in known.totals.items()
         }
         place = folder_of(folder, as_of)
         place.mkdir(parents=True)
         replace(known, as_of=as_of, totals=totals).write(place)
+    shutil.rmtree(folder_of(folder, known.as_of))
 
 
 async def picture(report: str, to: Path, *, scheme: str, phone: bool, whole: bool) -> None:

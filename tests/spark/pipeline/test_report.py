@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.async_api import expect
 
+from holdfast.spark.figures import figures
+from holdfast.spark.manifest import Manifest
+from holdfast.spark.report import render
 from holdfast.spark.report.markup import element, text
+from holdfast.spark.session import suited_to
 from page.browser import chromium
+from spark.pipeline.invented import AS_OF, Invented, ago, started
 from spark.pipeline.shop import HTML
 
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, Request
+    from pyspark.sql import SparkSession
 
     from spark.pipeline.conftest import Kept
 
@@ -78,6 +85,23 @@ async def test_it_refuses_what_it_never_does(kept: Kept) -> None:
         )
         assert {"script-src-elem", "img-src", "connect-src"} <= set(refused)
         assert await page.evaluate("window.stolen") is None
+
+
+def test_however_much_there_is_the_page_stays_small(spark: SparkSession) -> None:
+    shop = Invented()
+    for number in range(300):
+        shop.queue(f"queue-{number}", [{"priority": priority} for priority in range(12)])
+        shop.add("dead_letters", queue="d", id=f"{number}", item="x" * 5000, reason=f"reason {number} " + "y" * 900)
+        asked = [{"type": "TimerCreated"}] * (500 if number == 7 else 1)
+        shop.instance(f"i-{number}", f"orchestration-{number}", [started("o"), *asked], created_at=ago(900 - number))
+    with ThreadPoolExecutor(2) as pool, suited_to(spark, 0):
+        counted = figures(shop.tables(spark), AS_OF.timestamp(), pool)
+    manifest = Manifest(AS_OF, "0", "sqlite:///x", None, None, 1.0, {}, counted.totals, [], [], [])
+    page = render(manifest, counted, [], None, [])
+    for told in ("and 288 more queues", "and 288 more reasons", "and 292 more dead letters", "and 288 more instances"):
+        assert told in page
+    assert counted.instances.names == 300
+    assert len(page) < 150_000
 
 
 def test_what_is_not_markup_is_text() -> None:

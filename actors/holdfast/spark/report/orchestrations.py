@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.spark.report import charts
 from holdfast.spark.report.charts import LogScale, Part, Spread
 from holdfast.spark.report.markup import Markup, element, joined, text
-from holdfast.spark.report.tables import LEFT, RIGHT, SAID, bars, card, more, none, place, table
+from holdfast.spark.report.tables import BRIEF, LEFT, PLOT, RIGHT, bars, card, more, none, place, table
 from holdfast.spark.report.timeline import timeline
 from holdfast.spark.report.words import counted, cut, length, number
 
@@ -134,7 +134,7 @@ def _slowest(instances: InstanceFigures) -> Markup:
         )
         for instance in instances.slowest
     ]
-    columns = [("instance", LEFT), ("of", LEFT), ("status", LEFT), ("says", LEFT), ("", SAID), ("for", RIGHT)]
+    columns = [("instance", LEFT), ("of", LEFT), ("status", LEFT), ("says", BRIEF), ("", PLOT), ("for", RIGHT)]
     return card(
         "The slowest instances",
         "Since their start: until they ended, or until now.",

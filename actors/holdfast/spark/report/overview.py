@@ -60,18 +60,19 @@ def tiles(figures: Figures, manifest: Manifest, before: Sequence[Manifest]) -> M
     """The numbers people ask for first, with how they went over the series."""
     totals, shown = manifest.totals, before[-_TREND:]
 
-    def tile(name: str, key: str, words: str | None = None, *, alarm: bool = False, note: str = "") -> Markup:
+    def tile(name: str, key: str, *, alarm: bool = False) -> Markup:
         value = totals[key]
         trend = since = None
         if shown:
             values = [*(earlier.totals.get(key, 0) for earlier in shown), value]
             trend = charts.trend(values, f"{name} over the last {counted(len(values), 'snapshot')}: {_joined(values)}")
-            since = f"{change(value - values[-2])} since {_ago(manifest, shown[-1])}"
+            passed = (manifest.as_of - shown[-1].as_of).total_seconds()
+            since = f"{change(value - values[-2])} in {length(passed)}"
         return element(
             "div",
             element("dt", name),
-            element("dd", words or number(value), class_="alarm" if alarm and value else None),
-            element("p", note or since or ""),
+            element("dd", number(value), class_="alarm" if alarm and value else None),
+            element("p", since or ""),
             trend,
         )
 
@@ -195,7 +196,3 @@ def foot(manifest: Manifest) -> Markup:
 
 def _joined(values: Sequence[float]) -> str:
     return ", ".join(number(value) for value in values[-10:])
-
-
-def _ago(manifest: Manifest, earlier: Manifest) -> str:
-    return f"{length((manifest.as_of - earlier.as_of).total_seconds())} before"

@@ -37,7 +37,7 @@ def _depth(queues: QueueFigures) -> Markup:
     most = max(queue.stored for queue in queues.deepest)
     order = sorted({priority for queue in queues.deepest for priority, _ in queue.priorities if priority is not None})
     kinds: dict[int | None, str] = {priority: f"p{min(rank, 7)}" for rank, priority in enumerate(order)}
-    kinds[None] = "px"
+    kinds[None] = "p7"
 
     def parts(queue: QueueDepth) -> list[Part]:
         return [
@@ -167,13 +167,12 @@ def _newest(letters: DeadLetterFigures) -> Markup:
         return card("The latest dead letters", None, none("There are none."))
     rows = []
     for letter in letters.newest:
+        tried = "" if letter.attempts is None else f", {counted(letter.attempts, 'attempt')}"
+        head = element("div", place(letter.queue, letter.tenant), element("span", tried, class_="quiet"))
         error = element("div", cut(letter.last_error), class_="bad") if letter.last_error else None
-        what = joined(element("code", cut(letter.item, 120)), error)
         when = "-" if letter.at is None else element("span", short_moment(letter.at), title=moment(letter.at))
-        rows.append(
-            (when, place(letter.queue, letter.tenant), "-" if letter.attempts is None else letter.attempts, what)
-        )
-    columns = [("when, UTC", LEFT), ("from", LEFT), ("attempts", RIGHT), ("item and last error", SAID)]
+        rows.append((when, joined(head, element("code", cut(letter.item, 120)), error)))
+    columns = [("when, UTC", LEFT), ("from, with its last error", SAID)]
     return card(
         "The latest dead letters",
         None,

@@ -14,6 +14,9 @@ Cell: TypeAlias = "str | int"
 #: Of a column that has numbers.
 RIGHT = "number"
 SAID = "said"
+BRIEF = "brief"
+#: Of a column that has bars, for which a phone has no room.
+PLOT = "said plot"
 LEFT = ""
 
 
@@ -47,10 +50,10 @@ def more(count: int, what: str) -> Markup | None:
     return element("p", f"and {count:,} more {what}{'' if count == 1 else 's'}", class_="more") if count > 0 else None
 
 
-def place(name: str, tenant: str | None, app_id: str | None = None) -> Markup:
+def place(name: str, tenant: str | None) -> Markup:
     """A queue or an instance, with whose it is when that is not the usual."""
-    whose = [part for part in (None if tenant == "default" else tenant, app_id) if part]
-    return joined(text(name), element("small", f" {' · '.join(whose)}", class_="quiet") if whose else None)
+    whose = element("small", f" of {tenant}", class_="quiet") if tenant not in (None, "default") else None
+    return joined(text(name), whose)
 
 
 def bars(rows: Iterable[tuple[Markup, Markup, str]], kind: str = "") -> Markup:

@@ -39,8 +39,10 @@ def length(seconds: float | None) -> str:
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
     if days:
-        return f"{days} d {hour} h" if days < 100 else f"{days:,} d"
-    return f"{hours} h {minute} min" if hours else f"{minutes} min {second} s"
+        return f"{days} d {hour} h" if hour and days < 100 else f"{days:,} d"
+    if hours:
+        return f"{hours} h {minute} min" if minute else f"{hours} h"
+    return f"{minutes} min {second} s" if second else f"{minutes} min"
 
 
 def size(count: int) -> str:
