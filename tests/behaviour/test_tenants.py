@@ -235,7 +235,8 @@ async def test_instances_of_the_same_id_are_apart(server: Server) -> None:
     assert (await theirs.ended())["status"] == "CANCELLED"
     waits = server.begin(ours.get("/wait", timeout_seconds=60))
     accepted(await ours.raise_event("go", "ours"))
-    assert (await waits).ok()["output"] == "ours"
+    waited = (await waits).ok()
+    assert waited["output"] == "ours", waited
     (await theirs.delete()).ok()
     assert await ours.output() == "ours"
 

@@ -147,6 +147,14 @@ async def test_what_was_not_saved_is_not_sent(stage: Stage) -> None:
 
 
 @on_stage
+async def test_whoever_looks_in_the_turn_it_ends_in_sees_how(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="child")
+    enough = {"method": "RaiseEvent", "data": {"name": "enough", "data": "done"}}
+    replies = (await stage.ask("i", "Batch", calls=[enough, {"method": "Status", "data": {}}]))["replies"]
+    assert (replies[1]["status"], replies[1]["output"]) == ("COMPLETED", "done")
+
+
+@on_stage
 async def test_an_input_that_no_queue_takes_fails_where_it_is_made(stage: Stage) -> None:
     await stage.ask("i", "Start", name="generous", input=1024 * 1024)
     await asyncio.sleep(1)

@@ -179,7 +179,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         chronicle = _existing(state.chronicle)
         if request.doorbell and not chronicle.ended:
             self._doorbells.add(request.doorbell)
-        given, ending, custom_status = await turn.load_all(INPUT, ENDING, CUSTOM_STATUS)
+        given, ending, custom_status = await drive(turn, chronicle.values(INPUT, ENDING, CUSTOM_STATUS))
         return answers.status(chronicle, given, ending, custom_status)
 
     async def _history(self, turn: Turn, state: _State, data: Any) -> Answer:
@@ -319,7 +319,8 @@ class _State:
             # Without its code, which may be gone, and need not be brought back.
             if isinstance(message, Start) and message.parent is not None and message.parent == self.chronicle.parent:
                 # Its parent asks again, so it has not heard: it may have been told before it began to wait.
-                self.chronicle.tell_parent(await turn.load(ENDING), self._now())
+                [ending] = await drive(turn, self.chronicle.values(ENDING))
+                self.chronicle.tell_parent(ending, self._now())
             if isinstance(message, Start | Outcome):
                 return Verdict.DUPLICATE
             raise OrchestrationEnded(f"The orchestration {self.chronicle.instance_id} has ended.")

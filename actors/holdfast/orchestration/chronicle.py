@@ -307,6 +307,13 @@ class Chronicle:
         self.ended_at = event.timestamp
         self._changed[ENDING] = ending
 
+    def values(self, *keys: str) -> Steps[list[Any]]:
+        """As this turn leaves them, whether they were saved or not."""
+        elsewhere = tuple(key for key in keys if key not in self._changed)
+        stored = yield elsewhere
+        known = dict(zip(elsewhere, stored, strict=True)) | self._changed
+        return [known[key] for key in keys]
+
     def _segment(self, execution_id: int, number: int) -> Steps[list[dict[str, Any]]]:
         key = segment_key(self._life, execution_id, number)
         if key in self._changed:
