@@ -75,7 +75,7 @@ class SqliteStore:
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
         globs = [_glob(pattern) for pattern in patterns]
         condition = "(" + " OR ".join(["key GLOB ?"] * len(globs)) + ")"
-        for key, value, is_binary in self._select("key, value, is_binary", within, condition, globs):
+        for key, value, is_binary in self._select("key, CAST(value AS BLOB), is_binary", within, condition, globs):
             yield Row(key, _raw(value, is_binary))
 
     def keys(self, within: Range) -> Iterator[str]:
@@ -90,15 +90,18 @@ class SqliteStore:
         globs = [_glob(pattern) for pattern in patterns]
         condition = "(" + " OR ".join(["key GLOB ?"] * len(globs)) + ") AND update_time >= datetime(?, 'unixepoch')"
         parameters = [*globs, max(0, since - _LATE_SECONDS)]
-        for key, value, is_binary in self._select("key, value, is_binary", Range(), condition, parameters):
+        for key, value, is_binary in self._select(
+            "key, CAST(value AS BLOB), is_binary", Range(), condition, parameters
+        ):
             yield Row(key, _raw(value, is_binary))
 
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
+            places = ",".join("?" * len(some))
             rows = self._connection.execute(
-                f"SELECT key, value, is_binary FROM {self._table} WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
+                f"SELECT key, CAST(value AS BLOB), is_binary FROM {self._table} WHERE key IN ({places}) "  # noqa: S608
                 "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
                 (*some, self.as_of),
             )
@@ -172,11 +175,10 @@ def _glob(pattern: Pattern) -> str:
     return "*".join(escaped)
 
 
-def _raw(value: str | bytes, is_binary: int) -> bytes:
-    raw = value if isinstance(value, bytes) else value.encode()
-    if not is_binary:
-        return raw
+def _raw(value: bytes | None, is_binary: int) -> bytes:
+    if not is_binary or value is None:
+        return value or b""
     try:
-        return base64.b64decode(raw, validate=True)
+        return base64.b64decode(value, validate=True)
     except ValueError:
         return b""  # told as what cannot be read, where it is read

@@ -15,9 +15,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from holdfast.orchestration.chronicle import HEAD, segment_key
 from holdfast.orchestration.stored import StoredInstance, events_in
+from holdfast.pushpop.stored import UNREADABLE
 from holdfast.spark.batches import BATCH_BYTES, Columns
 from holdfast.spark.refusals import invalid
-from holdfast.spark.rows import BROKEN, SEPARATOR, UNREADABLE, Address, Problem, Tally
+from holdfast.spark.rows import BROKEN, SEPARATOR, Address, Problem, Tally
 from holdfast.spark.schemas import check_columns
 from holdfast.spark.stores import opened
 from holdfast.spark.tables import Instances
