@@ -82,6 +82,10 @@ class SqliteStore:
         for (key,) in self._select("key", within):
             yield key
 
+    def lineage(self) -> str:
+        """Which file it is: one that was put in its place may have rows with earlier times."""
+        return str(os.stat(self._path).st_ino)
+
     def position(self) -> int:
         """Unix seconds: of each row is known when it was last written."""
         return int(self.as_of)
