@@ -112,7 +112,7 @@ def test_each_event_comes_once_over_many_parts(store: Memory) -> None:
     follower, instance = Follower(), Chronicled("shop", "a")
     expected = 0
     for number in (1, SEGMENT_EVENTS - 1, 1, 3 * SEGMENT_EVENTS + 5, 2):
-        instance.turn(store, number)  # type: ignore[arg-type]
+        instance.turn(store, number)
         assert follower.go_on() == [("a", 1, seq) for seq in range(expected + 1, expected + number + 1)]
         expected += number
         follower.start_again()
@@ -121,21 +121,21 @@ def test_each_event_comes_once_over_many_parts(store: Memory) -> None:
 
 def test_an_id_that_is_used_again_is_another_instance(store: Memory) -> None:
     follower = Follower()
-    Chronicled("shop", "a", created_at=900.0).turn(store, 3)  # type: ignore[arg-type]
+    Chronicled("shop", "a", created_at=900.0).turn(store, 3)
     assert len(follower.go_on()) == 3
     store.delete("a")
     assert follower.go_on() == []
     store.as_of += 1
     second = Chronicled("shop", "a", created_at=1_001.0)
-    second.turn(store, 2)  # type: ignore[arg-type]
+    second.turn(store, 2)
     assert follower.go_on() == [("a", 1, 1), ("a", 1, 2)]
-    second.turn(store, 1)  # type: ignore[arg-type]
+    second.turn(store, 1)
     assert follower.go_on() == [("a", 1, 3)]
 
 
 def test_one_that_is_deleted_between_two_looks_is_not_seen(store: Memory) -> None:
     follower = Follower()
-    Chronicled("shop", "a").turn(store, 3)  # type: ignore[arg-type]
+    Chronicled("shop", "a").turn(store, 3)
     end = follower._stream.latestOffset(follower.offset)
     store.delete("a")
     [part] = follower._stream.partitions(follower.offset, end)
@@ -144,31 +144,31 @@ def test_one_that_is_deleted_between_two_looks_is_not_seen(store: Memory) -> Non
 
 def test_marks_are_forgotten_when_nothing_can_be_late_any_more(store: Memory) -> None:
     follower, old, young = Follower(), Chronicled("shop", "old"), Chronicled("shop", "young")
-    old.turn(store, 2)  # type: ignore[arg-type]
+    old.turn(store, 2)
     follower.go_on()
     store.as_of += SETTLE_SECONDS + 1
-    young.turn(store, 1)  # type: ignore[arg-type]
+    young.turn(store, 1)
     assert follower.go_on() == [("young", 1, 1)]
     assert [owner.rpartition("||")[2] for owner in follower.offset["marks"]] == ["young"]
-    old.turn(store, 2)  # type: ignore[arg-type]
+    old.turn(store, 2)
     assert follower.go_on() == [("old", 1, 3), ("old", 1, 4)]
 
 
 def test_from_now_on(store: Memory) -> None:
     instance = Chronicled("shop", "a")
-    instance.turn(store, 2)  # type: ignore[arg-type]
+    instance.turn(store, 2)
     follower = Follower(starting="latest")
     assert follower.go_on() == []
     assert "unsaved" not in follower.offset
     assert follower.offset["marks"] == {}
     store.as_of += 1
-    instance.turn(store, 1)  # type: ignore[arg-type]
+    instance.turn(store, 1)
     assert follower.go_on() == [("a", 1, 3)]
 
 
 def test_an_offset_stays_where_nothing_happens(store: Memory) -> None:
     follower = Follower()
-    Chronicled("shop", "a").turn(store, 2)  # type: ignore[arg-type]
+    Chronicled("shop", "a").turn(store, 2)
     follower.go_on()
     before = follower.offset
     store.put("shop||PushPopActor||q||metadata", b"{}")
@@ -182,13 +182,13 @@ def test_where_positions_begin_anew_nothing_is_lost_or_repeated(
 ) -> None:
     """As after a dump and restore: the same rows, in another order, counted from the start."""
     follower, settled, instance = Follower(), Chronicled("shop", "settled"), Chronicled("shop", "a")
-    settled.turn(store, 2)  # type: ignore[arg-type]
+    settled.turn(store, 2)
     follower.go_on()
     store.as_of += SETTLE_SECONDS + 1
     for _ in range(20):
-        instance.turn(store, 1)  # type: ignore[arg-type]
+        instance.turn(store, 1)
         follower.go_on()
-    instance.turn(store, 1)  # type: ignore[arg-type]
+    instance.turn(store, 1)
     values, store.writes = {key: value for key, (_, value) in store.rows.items()}, 0
     for key, value in values.items():
         store.put(key, value)
@@ -198,8 +198,8 @@ def test_where_positions_begin_anew_nothing_is_lost_or_repeated(
         assert follower.go_on() == [("a", 1, 21)]
     assert "looked at once more" in caplog.text
     assert [owner.rpartition("||")[2] for owner in follower.offset["marks"]] == ["a"]
-    instance.turn(store, 1)  # type: ignore[arg-type]
-    settled.turn(store, 1)  # type: ignore[arg-type]
+    instance.turn(store, 1)
+    settled.turn(store, 1)
     assert follower.go_on() == [("a", 1, 22), ("settled", 1, 3)]
 
 
@@ -208,8 +208,8 @@ def test_a_part_that_cannot_be_read_is_told_and_holds_up_nobody(
     store: Memory, torn: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     follower, bad, good = Follower(), Chronicled("shop", "bad"), Chronicled("shop", "good")
-    bad.turn(store, SEGMENT_EVENTS + 1)  # type: ignore[arg-type]
-    good.turn(store, 1)  # type: ignore[arg-type]
+    bad.turn(store, SEGMENT_EVENTS + 1)
+    good.turn(store, 1)
     key = "shop||OrchestrationActor||bad||history-0-1-0"
     if torn is None:
         del store.rows[key]
@@ -223,13 +223,13 @@ def test_a_part_that_cannot_be_read_is_told_and_holds_up_nobody(
 @pytest.mark.parametrize("torn", [b"{", b"[]", b'{"format": 99}'])
 def test_a_head_that_cannot_be_read_is_told(store: Memory, torn: bytes, caplog: pytest.LogCaptureFixture) -> None:
     follower, bad, good = Follower(), Chronicled("shop", "bad"), Chronicled("shop", "good")
-    bad.turn(store, 1)  # type: ignore[arg-type]
-    good.turn(store, 1)  # type: ignore[arg-type]
+    bad.turn(store, 1)
+    good.turn(store, 1)
     store.put(f"shop||OrchestrationActor||bad||{HEAD}", torn)
     with caplog.at_level(logging.WARNING):
         assert follower.go_on() == [("good", 1, 1)]
     assert "passes over instance of shop||OrchestrationActor||bad: " in caplog.text
-    bad.turn(store, 1)  # type: ignore[arg-type]
+    bad.turn(store, 1)
     assert follower.go_on() == [("bad", 1, 1), ("bad", 1, 2)]
 
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 COPY = "copy"
 # More keys than SQLite takes in one statement are read in several.
 _KEYS_AT_ONCE = 500
-_STRETCHES = 256
-_SAMPLES = 4
+_SAMPLES = 1024
+# What a row takes beside its value.
+_ROW_BYTES = 100
 _TIMEOUT = 30.0
 # From when a row is written until that can be seen: one writes at a time, and nobody that long.
 _LATE_SECONDS = 300
@@ -55,19 +56,7 @@ class SqliteStore:
     def ranges(self, most: int | None) -> list[Range]:
         if not self._is_copy:
             return [Range()]  # all of it in one transaction: what is written meanwhile would show elsewhere
-        bounds = self._connection.execute(f"SELECT min(rowid), max(rowid) FROM {self._table}").fetchone()  # noqa: S608
-        if bounds[0] is None:
-            return [Range()]
-        first, last = bounds
-        width = max(1, (last - first + _STRETCHES) // _STRETCHES)
-        weights = []
-        counts = self._connection.execute(
-            f"SELECT (rowid - ?) / ?, count(*) FROM {self._table} GROUP BY 1 ORDER BY 1",  # noqa: S608
-            (first, width),
-        )
-        for stretch, count in counts.fetchall():
-            start = first + stretch * width
-            weights.append((start, count * self._mean_size(start, width)))
+        weights = self._weights()
         if most is None:
             most = max(1, min(2 * self._cores, int(sum(weight for _, weight in weights) // RANGE_BYTES)))
         return split(weights, most)
@@ -144,19 +133,21 @@ class SqliteStore:
             )
         return connection
 
-    def _mean_size(self, start: int, width: int) -> float:
-        step = max(1, width // _SAMPLES)
-        sizes = [
-            float(row[0])
-            for at in range(start, start + width, step)
-            if (
-                row := self._connection.execute(
-                    f"SELECT length(value) FROM {self._table} WHERE rowid >= ? ORDER BY rowid LIMIT 1",  # noqa: S608
-                    (at,),
-                ).fetchone()
-            )
-        ]
-        return sum(sizes) / max(1, len(sizes)) + 100
+    def _weights(self) -> list[tuple[int, float]]:
+        """What as many rows each weigh, as the first of them says.
+
+        Not what the same numbers of rowids do: every write gives a row the next one, so that those which are written
+        often lie far behind all others.
+        """
+        [rows] = self._connection.execute(f"SELECT count(*) FROM {self._table}").fetchone()  # noqa: S608
+        step = max(1, rows // _SAMPLES)
+        sampled = self._connection.execute(
+            f"SELECT rowid, (SELECT length(value) FROM {self._table} AS t WHERE t.rowid = ranked.rowid) "  # noqa: S608
+            f"FROM (SELECT rowid, row_number() OVER (ORDER BY rowid) AS rank FROM {self._table}) AS ranked "
+            "WHERE (rank - 1) % ? = 0",
+            (step,),
+        )
+        return [(rowid, step * float((size or 0) + _ROW_BYTES)) for rowid, size in sampled]
 
 
 def connect(path: str, *, immutable: bool = False) -> sqlite3.Connection:
