@@ -4,7 +4,7 @@ The items lie in one priority of one queue, some 280 MB in PostgreSQL in the lay
 Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions, without a
 snapshot), and fetched by ADBC in two processes that do not look at them, which is the limit. The memory is that of the
 largest Python process of the executor. Writers are one caller each: pushes over REST to the embedded host while its
-file is copied over and over, and commits to PostgreSQL while a snapshot is held.
+file is copied over and over, and commits to PostgreSQL while another process reads a snapshot of it.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ async def _beside_copies(lab: Lab) -> Row:
         samples: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(lab.pace.rounds):
             for copied in samples:
-                with _copied(file) if copied else contextlib.nullcontext():
+                with _beside(_copy, str(file)) if copied else contextlib.nullcontext():
                     taken = []
                     for _ in range(_WRITES):
                         began = time.perf_counter()
@@ -190,14 +190,11 @@ async def _beside_copies(lab: Lab) -> Row:
 def _beside_a_snapshot(lab: Lab, url: str) -> Row:
     import psycopg
 
-    from holdfast.spark.options import Options
-    from holdfast.spark.postgresql import export
-
     samples: dict[bool, list[float]] = {False: [], True: []}
     with psycopg.connect(url) as connection:
         for _ in range(lab.pace.rounds):
-            for held in samples:
-                with export(Options.read({"url": url})) if held else contextlib.nullcontext():
+            for read in samples:
+                with _beside(_read_tables, url) if read else contextlib.nullcontext():
                     taken = []
                     for number in range(_WRITES):
                         began = time.perf_counter()
@@ -208,8 +205,8 @@ def _beside_a_snapshot(lab: Lab, url: str) -> Row:
                         )
                         connection.commit()
                         taken.append(time.perf_counter() - began)
-                samples[held].append(statistics.median(taken) * 1000)
-    return _slowdown("commit to PostgreSQL while a snapshot is held, p50", samples)
+                samples[read].append(statistics.median(taken) * 1000)
+    return _slowdown("commit to PostgreSQL while a snapshot is read, p50", samples)
 
 
 def _slowdown(work: str, samples: dict[bool, list[float]]) -> Row:
@@ -218,18 +215,36 @@ def _slowdown(work: str, samples: dict[bool, list[float]]) -> Row:
 
 
 @contextlib.contextmanager
-def _copied(file: Path) -> Iterator[None]:
-    """Inside, another process copies it over and over."""
+def _beside(work: Callable[[str, Event, Event], None], what: str) -> Iterator[None]:
+    """Inside, another process does it over and over."""
     context = multiprocessing.get_context("spawn")
     over, begun = context.Event(), context.Event()
-    process = context.Process(target=_copy, args=(str(file), over, begun))
+    process = context.Process(target=work, args=(what, over, begun))
     process.start()
     try:
-        begun.wait(60)
+        if not begun.wait(60):
+            raise TimeoutError("Nothing was read within a minute.")
         yield
     finally:
         over.set()
         process.join()
+
+
+def _read_tables(url: str, over: Event, begun: Event) -> None:
+    """All items of a snapshot that is held, as a task of Spark would."""
+    from holdfast.spark import HoldfastSource
+    from holdfast.spark.options import Options
+    from holdfast.spark.postgresql import export
+
+    while not over.is_set():
+        with export(Options.read({"url": url})) as held:
+            source = HoldfastSource({"url": url, "table": "items", "snapshot": held.name})
+            reader = source.reader(source.schema())
+            for partition in reader.partitions():
+                for _ in reader.read(partition):
+                    begun.set()
+                    if over.is_set():
+                        return
 
 
 def _copy(file: str, over: Event, begun: Event) -> None:
