@@ -1,10 +1,10 @@
 """Spark: 2,000,000 items of one queue to a DataFrame, what memory it takes, and what a snapshot costs those who write.
 
 The items lie in one priority of one queue, some 280 MB in PostgreSQL in the layout of Dapr's component v2. Read by
-Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions and into the
-same columns, without a snapshot), and fetched by ADBC in two processes that do not look at them, which is the limit. The
-memory is that of the largest Python process of the executor. Writers are one caller each: pushes over REST to the
-embedded host while its file is copied over and over, and commits to PostgreSQL while a snapshot is held.
+Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions and into
+the same columns, without a snapshot), and fetched by ADBC in two processes that do not look at them, which is the
+limit. The memory is that of the largest Python process of the executor. Writers are one caller each: pushes over REST
+to the embedded host while its file is copied over and over, and commits to PostgreSQL while a snapshot is held.
 """
 
 from __future__ import annotations
