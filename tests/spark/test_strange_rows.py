@@ -125,7 +125,7 @@ def test_bytes_in_jsonb_are_read_too(spark: SparkSession, stack: Any) -> None:
     """As the first version of the component keeps what is written over gRPC."""
     queue = DrivenQueue("orders")
     queue.push(*range(150))
-    insert = "INSERT INTO state (key, value, isbinary, etag) VALUES (%s, %s::jsonb, true, 0)"
+    insert = "INSERT INTO state (key, value, isbinary) VALUES (%s, %s::jsonb, true)"
     with psycopg.connect(stack.url) as connection:
         for key, value in queue.store.items():
             text = json.dumps(base64.b64encode(value).decode())
