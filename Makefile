@@ -13,7 +13,7 @@ help:
 	@echo 'make test   get what is missing, check the code, run all tests'
 	@echo 'make check  format, lint and types only'
 	@echo 'make bench  the benchmarks, as a table of ratios'
-	@echo 'make soak   a million random operations on queues, with faults and crashes'
+	@echo 'make soak   a million random operations, with faults and crashes'
 
 run: $(VENV)/.installed
 	@exec $(BIN)/python -m examples.shop

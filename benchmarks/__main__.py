@@ -14,6 +14,7 @@ from rich.console import Console
 
 from benchmarks import (
     durable_turns,
+    idempotency,
     idle_memory,
     machine,
     noop_calls,
@@ -41,6 +42,7 @@ BENCHES: dict[str, Bench] = {
     "queue-depth": queue_depth,
     "queue-delayed": queue_delayed,
     "orchestrations": orchestrations,
+    "idempotency": idempotency,
     "spark": spark,
 }
 

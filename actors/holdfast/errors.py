@@ -46,6 +46,10 @@ class InvalidRequest(HoldfastError):
     status = 400
 
 
+class BrokenOff(InvalidRequest):
+    """The body did not arrive whole."""
+
+
 class InvalidLockId(HoldfastError):
     """This is not the lock that is active."""
 
@@ -101,6 +105,14 @@ class MethodNotAllowed(HoldfastError):
     def __init__(self, message: str | None = None, *, allowed: Iterable[str] = (), **details: Any) -> None:
         super().__init__(message, **details)
         self.allowed = sorted(allowed)
+
+
+class TooSlow(HoldfastError):
+    """The request did not arrive in time."""
+
+    code = "TOO_SLOW"
+    status = 408
+    retryable = True
 
 
 class Conflict(HoldfastError):

@@ -27,7 +27,12 @@ crash_points.install(FOLDER)
 
 def effect(what: Any) -> None:
     context = activity_context()
-    line = {"key": context.idempotency_key, "instance_id": context.instance_id, "what": what}
+    line = {
+        "key": context.idempotency_key,
+        "tenant_id": context.tenant_id,
+        "instance_id": context.instance_id,
+        "what": what,
+    }
     with (FOLDER / "effects").open("a") as effects:
         effects.write(json.dumps(line) + "\n")
 
@@ -111,6 +116,12 @@ def kill_the_worker() -> None:
 async def count(number: int) -> int:
     effect(number)
     return number
+
+
+@app.activity(queue="once", lock_seconds=2, idempotent=True)
+async def charge() -> str:
+    effect("charged")
+    return "charged"
 
 
 @app.activity(queue="acked", lock_seconds=2)

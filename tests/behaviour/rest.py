@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -66,6 +67,7 @@ class Server:
     def __init__(self, stack: ServedStack, name: str, port: int | None = None) -> None:
         self.stack: Any = stack
         self.name = name
+        self.tenant: str | None = None
         self._port = port
         self._session: aiohttp.ClientSession | None = None
         self._background: list[asyncio.Task[Any]] = []
@@ -84,6 +86,12 @@ class Server:
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
+
+    def of(self, tenant: str) -> Server:
+        """The same, for a caller of this tenant."""
+        other = copy.copy(self)
+        other.tenant = tenant
+        return other
 
     def begin(self, call: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Makes a call in the background; it ends with the test."""
@@ -110,11 +118,16 @@ class Server:
         if query:
             url = url.update_query({name: _written(value) for name, value in query.items()})
         skip = None if headers else ("Content-Type",)
+        if self.tenant is not None:
+            headers = {"Holdfast-Tenant": self.tenant, **(headers or {})}
         try:
             async with self._session.request(verb, url, data=body, headers=headers, skip_auto_headers=skip) as response:
-                return Answer(response.status, response.headers, await response.read())
+                answer = Answer(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             raise CallFailed("UNREACHABLE", repr(error)) from error
+        # What things are called among those of all tenants is nobody's business outside.
+        assert self.tenant is None or f"@{self.tenant}".encode() not in answer.text, answer.text
+        return answer
 
     def queue(self, suffix: str = "") -> Queue:
         """A queue that belongs to this test."""
@@ -127,6 +140,11 @@ class Queue:
     def __init__(self, server: Server, name: str) -> None:
         self.server = server
         self.name = name
+
+    @property
+    def actor_id(self) -> str:
+        tenant = self.server.tenant
+        return self.name if tenant is None else f"@{tenant}@{self.name}"
 
     async def send(self, call: str, body: Any) -> Answer:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -220,7 +238,7 @@ class Queue:
 
     async def stored(self) -> dict[str, Any]:
         """What lies in the store's own table under this queue, past the server."""
-        stored: dict[str, Any] = await self.server.stack.stored("PushPopActor", self.name)
+        stored: dict[str, Any] = await self.server.stack.stored("PushPopActor", self.actor_id)
         return stored
 
     async def locked_in_store(self) -> bool:

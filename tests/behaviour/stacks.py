@@ -30,6 +30,13 @@ class Unhurried(ServedStack):
     # A queue that leaves memory forgets who waits for it: no test of waking should be that slow on a busy machine.
     idle_timeout = 6.0
     apps = (*ServedStack.apps, "behaviour.orchestrated:app")
+    settings = """
+[tenants.three-queues]
+max_queues = 3
+
+[tenants.ten-items]
+max_items = 10
+"""
 
     def _serve(
         self, *options: str, environment: Mapping[str, str] | None = None, name: str = "app", port: int | None = None

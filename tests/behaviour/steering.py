@@ -14,6 +14,8 @@ FULL, LOCKED, SPREAD = "full", "locked", "spread"
 #: Instances, by whether they have ended.
 RUNNING, ENDED = "running", "ended"
 
+TENANT = "Holdfast-Tenant"
+
 _LED = {"queue": (FULL, LOCKED, SPREAD), "instance_id": (RUNNING, ENDED), "name": ("waiting", "echo")}
 _WAITS = ("wait_seconds", "timeout_seconds")
 
@@ -35,6 +37,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         # Only names that are valid: the others are there to be refused.
         if isinstance(name, str) and _NAME.fullmatch(name):
             path[parameter] = (name, *known)[sum(name.encode()) % (1 + len(known))]
+    # Few tenants, each of which a server's worker waits for; and most of the time the one that has something.
+    tenant = (case.headers or {}).get(TENANT)
+    if isinstance(tenant, str) and _NAME.fullmatch(tenant):
+        case.headers[TENANT] = ("default", "default", "acme")[sum(tenant.encode()) % 3]
     # An id that could be one, now and then: what is made up hardly ever is.
     item = path.get("id")
     if isinstance(item, str) and item and len(item) % 2:

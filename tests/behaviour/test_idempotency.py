@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
+from behaviour.clock import past
+from behaviour.runs import Run
+from behaviour.stacks import on_every_stack
+from conformance.stack import eventually
 from holdfast.client import Client
 
 if TYPE_CHECKING:
@@ -58,8 +62,56 @@ async def test_a_lease_passes_on_and_the_late_one_is_refused(server: Server) -> 
 
 
 @on_every_stack
+async def test_late_is_not_too_late_while_nobody_else_has_begun(server: Server) -> None:
+    record = Record(server)
+    begun = (await record("begin", owner="a", lease_seconds=1)).ok()
+    await past(datetime.fromisoformat(begun["lease_expires_at"]).timestamp())
+    (await record("commit", owner="a", result="late")).ok()
+    assert (await record("begin", owner="b")).ok() == {"outcome": "done", "result": "late"}
+
+
+@on_every_stack
+async def test_an_owner_that_says_the_same_twice_is_heard_once(server: Server) -> None:
+    record = Record(server)
+    first = (await record("begin", owner="a", lease_seconds=30)).ok()
+    second = (await record("begin", owner="a", lease_seconds=60)).ok()
+    assert (second["outcome"], second["attempt"]) == ("run", 1)
+    assert second["lease_expires_at"] > first["lease_expires_at"]
+    for result in (1, 2):
+        assert (await record("commit", owner="a", result=result)).ok() == {"success": True}
+    (await record("fail", owner="a", error="after all")).refused(409, "LEASE_LOST")
+    (await record("renew", owner="a")).refused(409, "LEASE_LOST")
+    shown = (await record.get()).ok()
+    assert (shown["status"], shown["result"], shown["attempts"]) == ("SUCCESS", 1, 1)
+
+
+@on_every_stack
+async def test_a_record_is_forgotten_when_its_retention_is_over(server: Server) -> None:
+    record = Record(server)
+    (await record("begin", owner="a")).ok()
+    (await record("commit", owner="a", result=1, retention_seconds=1)).ok()
+
+    async def forgotten() -> bool:
+        return (await record.get()).status == 404
+
+    await eventually(forgotten)
+    again = (await record("begin", owner="b")).ok()
+    assert (again["outcome"], again["attempt"]) == ("run", 1)
+
+
+@on_every_stack
+async def test_the_effects_of_a_deleted_instance_are_not_those_of_the_next_one(server: Server) -> None:
+    run = Run(server)
+    for lives in (1, 2):
+        await run.begin("calling", "charge")
+        assert await run.output() == "charged"
+        assert run.effects() == ["charged"] * lives
+        (await run.delete()).ok()
+
+
+@on_every_stack
 async def test_keys_of_all_kinds_and_tenants_are_apart(server: Server) -> None:
-    keys = ["a||b", "a/b", "../x", "%2e%2e", "ключ", "İ", "i\u0307", " ", "x" * 1024, server.name]
+    keys = ["a||b", "a/b", "../x", "...", "%2e%2e", "ключ", "İ", "i\u0307", " ", "x" * 1024, server.name]
     for number, key in enumerate(keys):
         record = Record(server, key, tenant=server.name)
         (await record.get()).refused(404, "NOT_FOUND")
@@ -107,16 +159,3 @@ async def test_the_client_runs_an_effect_once(server: Server) -> None:
     assert len(ran) == 1
     assert [outcome.result for outcome in outcomes] == [{"number": 7}] * 5
     assert sorted(outcome.ran for outcome in outcomes) == [False] * 4 + [True]
-
-
-@on_stacks(*ALL, part=KILLED)
-async def test_records_outlive_their_process(server: Server) -> None:
-    done, running = Record(server, f"{server.name}-done"), Record(server, f"{server.name}-running")
-    for record in (done, running):
-        (await record("begin", owner="a", lease_seconds=600)).ok()
-    (await done("commit", owner="a", result=[1, 2])).ok()
-    await server.stack.kill_app()
-    await server.stack.start_app()
-    assert (await done("begin", owner="b")).ok() == {"outcome": "done", "result": [1, 2]}
-    (await running("begin", owner="b")).refused(409, "IN_PROGRESS")
-    (await running("commit", owner="a")).ok()

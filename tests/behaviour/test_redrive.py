@@ -19,6 +19,7 @@ FIELDS = {
     *("id", "item", "reason", "attempts", "last_error", "original_queue", "original_partition", "original_id"),
     *("tenant_id", "idempotency_key", "dead_lettered_at"),
 }
+BEHALF = {"tenant_id": "acme"}
 
 
 async def letters_of(queue: Queue, count: int) -> list[Any]:
@@ -49,7 +50,8 @@ async def test_a_dead_letter_says_where_it_came_from_and_why(server: Server) -> 
     await one_in_each(queue)
     (await queue.purge()).ok()
     before = time.time()
-    pushed = (await queue.send("push", {"item": {"n": 1}, "priority": 3, "idempotency_key": "order-1"})).ok()["ids"]
+    entry = {"item": {"n": 1}, "priority": 3, "idempotency_key": "order-1"} | BEHALF
+    pushed = (await queue.send("push", entry)).ok()["ids"]
     for attempt in (1, 2):
         (await queue.abandon((await queue.lock())["lock_id"], error=f"no luck: {attempt}")).ok()
     [letter] = await letters_of(queue, 1)
@@ -65,7 +67,7 @@ async def test_a_dead_letter_says_where_it_came_from_and_why(server: Server) -> 
         "original_queue": queue.name,
         "original_partition": int(pushed[0].split("-")[0]),
         "original_id": pushed[0],
-        "tenant_id": "default",
+        "tenant_id": "acme",
         "idempotency_key": "order-1",
     }
     [message] = (await dead_letters_of(queue).lock())["messages"]
@@ -141,7 +143,7 @@ async def test_queues_that_share_a_dead_letter_queue_see_their_own(server: Serve
 async def test_redriven_items_start_afresh_where_they_came_from(server: Server) -> None:
     queue = await partitioned(server, max_deliveries=2, max_locks=10)
     await one_in_each(queue, 2)
-    (await queue.send("push", {"item": "key", "priority": 9, "idempotency_key": "k", "dedup_id": "d"})).ok()
+    (await queue.send("push", {"item": "key", "priority": 9, "idempotency_key": "k", "dedup_id": "d"} | BEHALF)).ok()
     count = 2 * PARTITIONS + 1
     first = [await given_back(queue, "first life") for _ in range(2)]
     homes = {str(item): message["partition"] for item, message in first[0]}
@@ -158,7 +160,7 @@ async def test_redriven_items_start_afresh_where_they_came_from(server: Server) 
             assert message.get("last_error") == (None if attempt == 1 else "second life")
             assert "dead_letter" not in message
             if item == "key":
-                assert (message["priority"], message["idempotency_key"]) == (9, "k")
+                assert (message["priority"], message["idempotency_key"], message["tenant_id"]) == (9, "k", "acme")
     letters = await letters_of(queue, count)
     assert {(letter["attempts"], letter["last_error"]) for letter in letters} == {(2, "second life")}
 

@@ -72,6 +72,9 @@ class Command:
     def orchestration(self, *arguments: str, typed: str = "") -> Ended:
         return self.inside("orchestration", *arguments, typed=typed)
 
+    def idempotency(self, *arguments: str, typed: str = "") -> Ended:
+        return self.inside("idempotency", *arguments, typed=typed)
+
     def inside(self, *arguments: str, typed: str = "") -> Ended:
         """In this process, which is quicker."""
         done = CliRunner().invoke(cli, arguments, input=typed, env=self.environment)

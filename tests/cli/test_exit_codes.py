@@ -18,6 +18,8 @@ from holdfast.cli.remote import exit_code
         (errors.InvalidLockId(), 3),
         (errors.LockExpired(), 3),
         (errors.QueueLocked(), 4),
+        (errors.AlreadyInProgress(), 4),
+        (errors.LeaseLost(), 1),
         (errors.ConnectionFailed(), 5),
         (errors.AnswerLost(), 6),
         (errors.Unavailable(), 6),

@@ -19,11 +19,11 @@ def locked(holdfast: Command, name: str, count: int = 1) -> dict[str, Any]:
 
 
 def test_an_item_with_an_id_is_pushed_once(holdfast: Command, name: str) -> None:
-    first = holdfast.queue("push", name, "1", "--dedup-id", "a", "--idempotency-key", "k")
+    first = holdfast.queue("push", name, "1", "--dedup-id", "a", "--idempotency-key", "k", "--for-tenant", "acme")
     again = holdfast.queue("push", name, "1", "--dedup-id", "a")
     assert (first.code, again.code, first.output) == (0, 0, again.output)
     message = holdfast.queue("peek", name, "--json").json()["messages"][0]
-    assert (message["dedup_id"], message["idempotency_key"]) == ("a", "k")
+    assert (message["dedup_id"], message["idempotency_key"], message["tenant_id"]) == ("a", "k", "acme")
     assert holdfast.queue("stats", name, "--json").json()["count"] == 1
 
 

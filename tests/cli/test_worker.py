@@ -196,6 +196,21 @@ async def test_what_strangers_push_becomes_a_dead_letter_and_stops_nobody(
             assert {letter.reason for letter in letters} == {"It is no activity."}
 
 
+async def test_a_users_token_is_enough(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """Nobody set the queue of activities up before, and the token is its tenant's."""
+    file = tmp_path / "tokens.toml"
+    file.write_text('[[token]]\nname = "worker"\nrole = "user"\ntenant = "acme"\ntoken = "a-token-of-a-user"')
+    file.chmod(0o600)
+    async with (
+        serve("--no-worker", "--tokens", str(file)) as server,
+        Client(server.url, token="a-token-of-a-user") as client,
+        Worker(tmp_path, server.url, "--token", "a-token-of-a-user") as worker,
+    ):
+        run = await client.start(workflows.checkout, Order(number=1, lines=["oar", "rope"]))
+        assert (await run.result(timeout=30)).shipped == ["oar shipped", "rope shipped"]
+        assert await worker.stop() == 0
+
+
 async def test_a_wrong_token_is_one_sentence(serve: Callable[..., Server], holdfast: Command) -> None:
     shutil.copy(Path(workflows.__file__), holdfast.folder)
     async with serve("--token", "right") as server:

@@ -31,10 +31,11 @@ async def test_an_item_comes_out_as_it_went_in(queue: Queue, item: Any) -> None:
 
 
 async def test_a_message_says_what_is_known_of_the_item(queue: Queue) -> None:
-    pushed = await queue.push({"n": 1}, priority=3, idempotency_key="k-1")
+    pushed = await queue.push({"n": 1}, priority=3, idempotency_key="k-1", tenant_id="acme")
     [message] = await queue.pop()
     assert (message.id, message.priority, message.delivery_count) == (pushed, 3, 1)
-    assert (message.idempotency_key, message.last_error, message.dead_letter) == ("k-1", None, None)
+    assert (message.idempotency_key, message.tenant_id) == ("k-1", "acme")
+    assert (message.last_error, message.dead_letter) == (None, None)
     assert abs(datetime.now(UTC) - message.enqueued_at) < timedelta(minutes=1)
 
 
@@ -73,10 +74,19 @@ async def test_nothing_to_push_is_nothing_pushed(queue: Queue) -> None:
     assert await queue.push_many([]) == []
 
 
-async def test_what_is_not_json_is_refused_before_it_is_sent(way: Way, disturbed: Queue) -> None:
+@pytest.mark.parametrize("item", [object(), float("nan"), [None, {"a": -float("inf")}], "\ud800"], ids=repr)
+async def test_what_is_not_json_is_refused_before_it_is_sent(way: Way, disturbed: Queue, item: object) -> None:
     with pytest.raises(errors.InvalidRequest, match="cannot be written as JSON"):
-        await disturbed.push(object())
+        await disturbed.push(item)
+    with pytest.raises(errors.InvalidRequest, match="cannot be written as JSON"):
+        await disturbed.push_many([1, item])
     assert way.seen == []
+
+
+async def test_what_only_looks_like_no_number_is_pushed(queue: Queue) -> None:
+    items = [[None, "NaN"], {"Infinity": None}, "null"]
+    await queue.push_many(items)
+    assert [message.item for message in await queue.pop(count=3)] == items
 
 
 async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:

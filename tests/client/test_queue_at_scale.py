@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client.server import lose_answer, unavailable
+from client.server import lose_answer, unavailable, until
 from holdfast import Client, errors
 
 if TYPE_CHECKING:
@@ -41,7 +40,11 @@ async def test_nobody_gets_an_item_before_its_time_or_after_it(wide: Queue) -> N
     await wide.push("later", delay_seconds=0.8)
     await wide.push("never", ttl_seconds=1, delay_seconds=0)
     assert (await wide.stats()).delayed == 1
-    await asyncio.sleep(1.1)
+
+    async def never_came() -> bool:
+        return (await wide.stats()).counters["ttl_expired"] == 1
+
+    await until(never_came, what="the item's time is over")
     assert [message.item for _ in range(4) for message in await wide.pop(10)] == ["later"]
 
 

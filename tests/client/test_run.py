@@ -77,6 +77,8 @@ async def test_an_input_of_another_shape_is_refused_at_the_start(client: Client,
         await client.start("checkout", {"number": 7}, instance_id=instance_id)
     with pytest.raises(errors.InvalidRequest, match="lines"):
         await client.start(workflows.checkout, {"number": 7}, instance_id=instance_id)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidRequest, match="neither NaN nor Infinity"):
+        await client.start("checkout", {"number": float("nan"), "lines": []}, instance_id=instance_id)
     with pytest.raises(errors.InvalidRequest, match="JSON"):
         await client.start("greeting", object(), instance_id=instance_id)
     with pytest.raises(errors.NotFound):

@@ -10,10 +10,12 @@ from holdfast.client import (
     Completion,
     DeadLetter,
     HistoryEvent,
+    Idempotency,
     LockInfo,
     Message,
     OrchestrationStatus,
     OrchestrationSummary,
+    Outcome,
     Queue,
     QueueStats,
     QueueSummary,
@@ -35,6 +37,10 @@ async def tick(ctx: Context) -> list[int]:
 
 async def handle(message: Message) -> int:
     return message.priority
+
+
+async def number() -> int:
+    return 7
 
 
 async def use() -> None:
@@ -70,6 +76,11 @@ async def use() -> None:
         async for summary in client.queues():
             assert_type(summary, QueueSummary)
         await queue.consume(handle, concurrency=8)
+        await queue.consume(handle, idempotency=True)
+        await queue.consume(handle, idempotency=lambda message: message.dedup_id)
+        await queue.consume(handle, idempotency=Idempotency(lambda message: message.id, lease_seconds=60))
+        assert_type(await client.idempotent(key="k", run=number), Outcome[int])
+        assert_type(await client.idempotent(key="k", run=lambda: "text", tenant_id="acme"), Outcome[str])
         run = await client.start(checkout, 1, instance_id="o-1", version="1")
         assert_type(run, Run[str])
         assert_type(await run.result(timeout=60), str)

@@ -32,6 +32,8 @@ _FROM_THE_APP = "error from actor service: (500) "
 
 class ServedStack(Stack):
     apps: ClassVar[tuple[str, ...]] = ("conformance.app:app",)
+    #: What its holdfast.toml says.
+    settings: ClassVar[str] = ""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -118,7 +120,10 @@ class ServedStack(Stack):
             *("--port", str(port or self.app_port), "--idle-timeout", str(self.idle_timeout), *options),
         ]
         log = self.folder / f"{name}.log"
-        return ChildProcess(name, command, log=log, folder=TESTS, environment=environment or {})
+        if self.settings:
+            (self.folder / "holdfast.toml").write_text(self.settings)
+        environment = {"PYTHONPATH": str(TESTS), **(environment or {})}
+        return ChildProcess(name, command, log=log, folder=self.folder, environment=environment)
 
 
 class EmbeddedStack(ServedStack):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import sys
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from client.server import Server, until
 from holdfast import Client
+from holdfast.client import Idempotency
 
 if TYPE_CHECKING:
     import pytest
+
+    from holdfast.client import Message
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,3 +70,44 @@ async def test_the_guides_test_passes() -> None:
     assert [inspect.iscoroutinefunction(test) for test in tests] == [True]
     for test in tests:
         await test()
+
+
+async def test_an_effect_that_happens_once(tmp_path: Path) -> None:
+    sent: list[int] = []
+
+    async def send_invoice() -> int:
+        sent.append(17)
+        return len(sent)
+
+    code = first_block("docs/idempotency.md")
+    async with Server(tmp_path) as server:
+        names = {"send_invoice": send_invoice}
+        ran = [
+            (await run(code.replace("http://127.0.0.1:8080", server.url), dict(names)))["outcome"].ran for _ in range(2)
+        ]
+    assert (ran, sent) == ([True, False], [17])
+
+
+async def test_messages_that_are_handled_once(tmp_path: Path) -> None:
+    pushes, by_key, by_function, with_more = [
+        line for line in blocks("docs/idempotency.md", "## In a consumer")[0].splitlines() if line
+    ]
+    handled: list[int] = []
+
+    async def handle(message: Message) -> None:
+        handled.append(message.item["order"])
+
+    async with Server(tmp_path) as server, Client(server.url) as client:
+        names = {"orders": client.queue("orders"), "handle": handle, "Idempotency": Idempotency}
+        for consume in (by_key, by_function, with_more):
+            await run(pushes, dict(names))
+            consuming = asyncio.create_task(run(consume, dict(names)))
+
+            async def is_empty() -> bool:
+                stats = await client.queue("orders").stats()
+                return (stats.count, stats.locked) == (0, 0)
+
+            await until(is_empty, what="the message is handled")
+            consuming.cancel()
+            await asyncio.wait({consuming})
+    assert handled == [17]

@@ -9,6 +9,7 @@ from dapr.actor import Actor, ActorInterface, actormethod
 
 from holdfast.gateway.limits import MAX_BODY
 from holdfast.gateway.server import create_gateway
+from holdfast.gateway.tokens import Tokens
 from holdfast.runtime.dapr import DaprHost
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ async def put(app: ASGIApp, path: str, body: bytes) -> tuple[int, Any]:
 
 
 async def test_a_turn_may_be_larger_than_a_request_of_others() -> None:
-    gateway = create_gateway(DaprHost, token="for others", loopback=True)
+    gateway = create_gateway(DaprHost, tokens=lambda: Tokens.of_one("for others"), loopback=True)
     await gateway.host.register(Scale)
     try:
         load = "x" * MAX_BODY

@@ -59,6 +59,7 @@ class Item:
     until: float | None = field(compare=False, default=None)
     dedup_id: str | None = field(compare=False, default=None)
     idempotency_key: str | None = field(compare=False, default=None)
+    tenant_id: str | None = field(compare=False, default=None)
     deliveries: int = field(compare=False, default=0)
     error: str | None = field(compare=False, default=None)
     #: Of a dead letter, where it came from.
@@ -78,7 +79,12 @@ class Item:
             "enqueued_at": _iso(self.enqueued_at),
             "partition": partition,
         }
-        optional = {"dedup_id": self.dedup_id, "idempotency_key": self.idempotency_key, "last_error": self.error}
+        optional = {
+            "dedup_id": self.dedup_id,
+            "idempotency_key": self.idempotency_key,
+            "tenant_id": self.tenant_id,
+            "last_error": self.error,
+        }
         message |= {key: value for key, value in optional.items() if value is not None}
         if self.origin is not None:
             message["dead_letter"] = _origin_shown(self.origin)
@@ -524,6 +530,7 @@ class ModelQueue:
             None if ttl is None else (due or now) + ttl,
             entry.get("dedup_id"),
             entry.get("idempotency_key"),
+            entry.get("tenant_id"),
         )
         if due is None:
             insort(self.waiting, item)
@@ -653,7 +660,7 @@ class ModelQueue:
                 "original_queue": self.name,
                 "original_partition": self.partition,
                 "original_id": item.id,
-                "tenant_id": "default",
+                "tenant_id": item.tenant_id or "default",
                 "idempotency_key": item.idempotency_key,
                 "dead_lettered_at": now,
             }

@@ -184,6 +184,8 @@ class Operations:
             item["dedup_id"] = self._dedup_id()
         if self._random.random() < 0.05:
             item["idempotency_key"] = f"key of {payload['tag']}"
+        if self._random.random() < 0.05:
+            item["tenant_id"] = f"tenant-of-{payload['tag']}"
         return item
 
     def _dedup_id(self) -> str:

@@ -9,36 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from properties.orchestrations.on_asyncio import CANCELLED, WAITS, outcome_on_asyncio
-from properties.orchestrations.on_engine import Way, World, well_formed
-from properties.orchestrations.programs import Author
+from properties.orchestrations.comparison import compare
+from properties.orchestrations.on_asyncio import CANCELLED, WAITS
 from properties.seeds import fresh_seeds, told
 
-PROGRAMS = 1000
+PROGRAMS = 10_000
 # Enough for every worker that runs tests.
 PARTS = 4
-
-#: Those of a row see the same at the same moments, and must make the same history.
-ROWS = (
-    (Way(), Way(restarts=1.0), Way(restarts=0.3, noise=0.5)),
-    (Way(lateness=1.0), Way(lateness=1.0, restarts=1.0), Way(lateness=1.0, restarts=0.3, noise=0.5)),
-)
-
-
-def compare(seed: int) -> str:
-    """One program in all ways. Answers what it came to."""
-    program = Author(seed).write()
-    expected = outcome_on_asyncio(program)
-    for row in ROWS:
-        kept, *others = [World(program, way).run() for way in row]
-        well_formed(kept.history)
-        for other in others:
-            assert other.history == kept.history
-            assert other.effects == kept.effects
-            assert other.outcome == kept.outcome
-        if row is ROWS[0]:
-            assert kept.outcome == expected
-    return "ended" if isinstance(expected, list) else str(expected)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.gateway.actors import ActorApi
+from holdfast.gateway.audit import Audit
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 from holdfast.runtime.transactions import parse_transaction
 
@@ -56,7 +57,7 @@ def test_a_fault_of_ours_is_logged_and_told_without_its_details(caplog: pytest.L
         host.storage.before = broken
         path = "/v1.0/actors/Some/one/state/key"
         scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": []}
-        await ActorApi(nowhere, host)(scope, receive, send)
+        await ActorApi(nowhere, host, Audit())(scope, receive, send)
         await host.stop()
 
     with caplog.at_level(logging.ERROR):

@@ -14,6 +14,7 @@ from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.orchestration.tenants import TenantIndexActor
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
@@ -42,6 +43,11 @@ async def listener(ctx: Context) -> list[str]:
 async def _one(ctx: Context, name: str) -> str:
     await ctx.event(name)
     return await ctx.call(work, name)
+
+
+@app.orchestration
+async def inventive(ctx: Context, name: str) -> str:
+    return await ctx.call(name)
 
 
 @app.orchestration
@@ -85,7 +91,7 @@ class Stage:
         self.host = SimulatedHost()
 
     async def start(self, registry: Any = None) -> None:
-        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor, IdempotencyActor)
+        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor, TenantIndexActor, IdempotencyActor)
         for actor_class in (*classes, orchestration_actor(registry or app.registry)):
             await self.host.register(actor_class)
         await self.host.start()
@@ -102,6 +108,9 @@ class Stage:
         answer = load(await self.host.client.invoke_method(ACTOR_TYPE, "activities", "Pop", dump({"count": 1})))
         item: dict[str, Any] = answer["items"][0]
         return item
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.host.client.meters.registry.get_sample_value(name, labels)
 
     async def outcome(self, item: dict[str, Any], result: str) -> Any:
         place = {key: item[key] for key in ("execution_id", "scheduled_seq", "life")}
@@ -213,3 +222,54 @@ async def test_an_activity_may_do_what_it_likes_and_the_worker_goes_on(stage: St
     record = record_id("default", "i:1:4")
     kept = load(await stage.host.client.invoke_method(IDEMPOTENCY_TYPE, record, "Get", b""))
     assert (kept["status"], kept["result"]) == ("SUCCESS", "y")
+
+
+@on_stage
+async def test_how_long_an_activity_took_is_measured_once_its_outcome_is_saved(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="listener")
+    await stage.ask("i", "RaiseEvent", name="a")
+    await asyncio.sleep(7)
+    item = await stage.take()
+    measured = {"activity": "work", "outcome": "completed"}
+    stage.host.faults = Faults(save_fails=1.0)
+    with pytest.raises(SaveFailed):
+        await stage.outcome(item, "a")
+    assert stage.value("holdfast_activity_latency_seconds_count", **measured) is None
+    stage.host.faults = Faults()
+    await stage.outcome(item, "a")
+    await stage.outcome(item, "a")
+    assert stage.value("holdfast_activity_latency_seconds_count", **measured) == 1
+    assert stage.value("holdfast_activity_latency_seconds_sum", **measured) == pytest.approx(7, abs=0.5)
+
+
+@on_stage
+async def test_names_that_nobody_declared_are_one_label(stage: Stage) -> None:
+    for number in range(3):
+        await stage.ask(f"i-{number}", "Start", name="inventive", input=f"made-up-{number}")
+        await asyncio.sleep(1)
+        await stage.outcome(await stage.take(), "x")
+    measured = {"activity": "other", "outcome": "completed"}
+    assert stage.value("holdfast_activity_latency_seconds_count", **measured) == 3
+
+
+@on_stage
+async def test_code_that_is_brought_back_is_counted(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="listener")
+    await stage.ask("i", "RaiseEvent", name="a")
+    assert stage.value("holdfast_replays_total", orchestration="listener") is None
+    stage.host = await stage.host.restarted()
+    await stage.ask("i", "RaiseEvent", name="b")
+    await stage.ask("i", "RaiseEvent", name="c")
+    assert stage.value("holdfast_replays_total", orchestration="listener") == 1
+
+
+@on_stage
+async def test_a_completion_nobody_scheduled_is_counted_and_changes_nothing(
+    stage: Stage,
+) -> None:
+    await stage.ask("i", "Start", name="listener")
+    before = await stage.ask("i", "History")
+    answer = await stage.ask("i", "Outcome", of="activity", result="1", execution_id=1, scheduled_seq=99)
+    assert answer["success"] is True
+    assert stage.value("holdfast_unscheduled_completions_total") == 1
+    assert await stage.ask("i", "History") == before

@@ -9,11 +9,13 @@ import click
 from holdfast import __version__
 from holdfast.cli.dev import dev
 from holdfast.cli.doctor import doctor
+from holdfast.cli.idempotency import idempotency
 from holdfast.cli.options import from_settings_file
 from holdfast.cli.orchestration import orchestration
 from holdfast.cli.queue import queue
 from holdfast.cli.serve import serve
 from holdfast.cli.snapshot import snapshot
+from holdfast.cli.token import token
 from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
 
@@ -32,7 +34,7 @@ def cli(context: click.Context) -> None:
     context.default_map = from_settings_file(context.command)
 
 
-for _command in (serve, worker, dev, doctor, queue, orchestration, snapshot):
+for _command in (serve, worker, dev, doctor, queue, orchestration, idempotency, snapshot, token):
     cli.add_command(_command)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SETTINGS_FILE = Path("holdfast.toml")
+#: A key of the file that is no option's: a table of tables, one for each tenant.
+TENANTS = "tenants"
 _PREFIX = "HOLDFAST_"
 
 
@@ -30,12 +32,8 @@ def option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
 
 def from_settings_file(group: click.Group, path: Path = SETTINGS_FILE) -> dict[str, Any]:
     """The file's values as click's defaults, for every command that has such an option, in groups of groups too."""
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from error
+    values = _read(path)
+    values.pop(TENANTS, None)
     # As text, as an environment variable has it: click would make 1 of 1.5, and "true" of true.
     by_name = {
         key.replace("_", "-"): value if isinstance(value, bool | list | dict) else str(value)
@@ -49,6 +47,23 @@ def from_settings_file(group: click.Group, path: Path = SETTINGS_FILE) -> dict[s
             f"{path} has a key that no option goes by: {unknown[0]}. 'holdfast COMMAND --help' lists them."
         )
     return defaults
+
+
+def tenants_table(path: Path = SETTINGS_FILE) -> dict[str, Any]:
+    """What the file says of tenants, by their names."""
+    table = _read(path).get(TENANTS, {})
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path}: {TENANTS} is a table of tables, as in [{TENANTS}.acme].")
+    return table
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
 
 
 def _defaults(group: click.Group, values: dict[str, Any], known: set[str]) -> dict[str, Any]:

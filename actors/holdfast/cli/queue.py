@@ -51,6 +51,7 @@ def queue() -> None:
 @option("--dedup-id", help="Stored once only, however often it is pushed with this id; for a single ITEM.")
 @option("--dedup-field", metavar="FIELD", help="The same for many: the items' field that has their id.")
 @option("--idempotency-key", help="For a single ITEM: what its consumer tells repetitions by.")
+@option("--for-tenant", "tenant_id", help="On whose behalf the items are, for their consumer.")
 @server_command
 def push(
     server: Server,
@@ -64,6 +65,7 @@ def push(
     dedup_id: str | None,
     dedup_field: str | None,
     idempotency_key: str | None,
+    tenant_id: str | None,
 ) -> None:
     """Push items, each of them JSON: arguments, the lines of a file, or the lines of standard input.
 
@@ -79,7 +81,7 @@ def push(
 
     def entry(item: bytes) -> Entry:
         known_by = dedup_id if dedup_field is None else field_of(item, dedup_field)
-        return Entry(item, priority, known_by, delay, expire_after, idempotency_key)
+        return Entry(item, priority, known_by, delay, expire_after, idempotency_key, tenant_id)
 
     if items:
         _push(server, as_json, name, pack([entry(item) for item in from_arguments(items)]), None)

@@ -14,8 +14,10 @@ import click
 from holdfast.cli.options import option
 from holdfast.client.calls import QueueCalls, list_queues
 from holdfast.client.connection import Connection
+from holdfast.client.idempotency import IdempotencyCalls
 from holdfast.client.run_calls import RunCalls
 from holdfast.errors import (
+    AlreadyInProgress,
     AnswerLost,
     Capacity,
     ConnectionFailed,
@@ -58,7 +60,7 @@ Exit codes:
 _CODES: tuple[tuple[int, tuple[type[HoldfastError], ...]], ...] = (
     (WRONG_USAGE, (InvalidRequest, SettingsError)),
     (NOTHING_THERE, (LockNotFound, LockExpired, InvalidLockId, NotFound)),
-    (LOCKED, (QueueLocked,)),
+    (LOCKED, (QueueLocked, AlreadyInProgress)),
     (NOT_REACHABLE, (ConnectionFailed,)),
     (UNCLEAR, (AnswerLost, Unavailable, PartitionUnavailable)),
     (NO_ROOM, (Capacity, RateLimited)),
@@ -107,6 +109,9 @@ class Session:
     def run(self, instance_id: str) -> RunCalls:
         return RunCalls(self.connection, instance_id)
 
+    def record(self, tenant_id: str | None, key: str) -> IdempotencyCalls:
+        return IdempotencyCalls(self.connection, tenant_id, key)
+
     def ask(self, call: Coroutine[Any, Any, Result]) -> Result:
         return self.runner.run(call)
 
@@ -126,11 +131,12 @@ class Server:
 
     url: str
     token: str | None
+    tenant: str | None
     timeout: float
 
     @contextmanager
     def connect(self) -> Iterator[Session]:
-        connection = Connection(self.url, token=self.token, timeout=self.timeout, retries=_RETRIES)
+        connection = Connection(self.url, token=self.token, tenant=self.tenant, timeout=self.timeout, retries=_RETRIES)
         # A runner rather than asyncio.run: between two calls Ctrl-C is an ordinary KeyboardInterrupt.
         with asyncio.Runner() as runner:
             runner.run(connection.open())
@@ -144,14 +150,17 @@ def server_command(function: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of every such command; it is called with ``server`` and ``as_json``."""
 
     @functools.wraps(function)
-    def command(*, url: str, token: str | None, timeout: float, as_json: bool, **arguments: Any) -> None:
+    def command(
+        *, url: str, token: str | None, tenant: str | None, timeout: float, as_json: bool, **arguments: Any
+    ) -> None:
         click.get_current_context().meta[_AS_JSON] = as_json
-        function(server=Server(url, token, timeout), as_json=as_json, **arguments)
+        function(server=Server(url, token, tenant, timeout), as_json=as_json, **arguments)
 
     wrapped: Callable[..., None] = command
     for add_option in (
         option("--json", "as_json", is_flag=True, help="For programs: the server's answer as JSON."),
         option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Seconds one request may take."),
+        option("--tenant", help="Whose queues and instances are meant; a token may say so itself."),
         option("--token", help="What the server asks for, if it does."),
         option("--url", default="http://127.0.0.1:8080", help="Where the server is."),
     ):

@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError, SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
 
 if TYPE_CHECKING:
+    from holdfast.client.connection import Connection
     from holdfast.orchestration.registry import Registry
 
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @click.argument("apps", nargs=-1, required=True, metavar="MODULE:APP...")
 @option("--url", default="http://127.0.0.1:8080", help="Where the server is.")
 @option("--token", help="What the server asks for, if it does.")
+@option("--tenant", help="Whose activities are run; a token may say so itself.")
 @option("--slots", type=click.IntRange(1, 1000), default=50, help="How many activities of each queue run at once.")
 @option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Seconds one request may take.")
 @option("--log-format", type=click.Choice(FORMATS), default="text", help="Lines for people, or JSON.")
@@ -29,6 +31,7 @@ def worker(
     apps: tuple[str, ...],
     url: str,
     token: str | None,
+    tenant: str | None,
     slots: int,
     timeout: float,
     log_format: str,
@@ -42,6 +45,7 @@ def worker(
     # What working needs is heavy; the other commands start without it.
     import uvloop
 
+    from holdfast.client.connection import Connection
     from holdfast.orchestration.registry import Registry
     from holdfast.worker.threads import leave_threads
 
@@ -52,16 +56,15 @@ def worker(
         raise SettingsError(f"These apps do not go together: {error}.") from error
     if not registry.activities:
         raise SettingsError(f"There are no activities in {', '.join(apps)}, so there is nothing to work on.")
-    uvloop.run(_work(registry, url, token, slots, timeout))
+    connection = Connection(url, token=token, tenant=tenant, timeout=timeout, retries=3)
+    uvloop.run(_work(registry, connection, url, slots))
     leave_threads()
 
 
-async def _work(registry: Registry, url: str, token: str | None, slots: int, timeout: float) -> None:
-    from holdfast.client.connection import Connection
+async def _work(registry: Registry, connection: Connection, url: str, slots: int) -> None:
     from holdfast.worker.remote import Remote
     from holdfast.worker.worker import Worker
 
-    connection = Connection(url, token=token, timeout=timeout, retries=3)
     await connection.open()
     working = asyncio.create_task(Worker(Remote(connection), registry, slots=slots, gives_up=True).run(), name="worker")
     stopping = False

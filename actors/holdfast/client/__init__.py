@@ -10,6 +10,7 @@ from holdfast.client.batch import Batch
 from holdfast.client.calls import list_queues
 from holdfast.client.connection import Connection
 from holdfast.client.idempotency import IdempotencyCalls, Outcome, result_of, run_once
+from holdfast.client.once import Idempotency
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
 from holdfast.client.run_answers import HistoryEvent, OrchestrationStatus, OrchestrationSummary
@@ -30,6 +31,7 @@ __all__ = [
     "Completion",
     "DeadLetter",
     "HistoryEvent",
+    "Idempotency",
     "LockInfo",
     "Message",
     "OrchestrationStatus",
@@ -45,6 +47,7 @@ __all__ = [
 class Client:
     """A connection to a server: ``async with Client("http://127.0.0.1:8080") as client``.
 
+    ``tenant`` says whose queues, instances and keys are meant; a token that belongs to a tenant says so itself.
     ``timeout`` is how many seconds one request may take, not counting what it was asked to wait. What is safe to
     repeat is repeated up to ``retries`` times when the server cannot be reached or asks for it.
 
@@ -52,28 +55,58 @@ class Client:
     means that nothing was sent; ``AnswerLost`` that it may have been done.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = 30.0, retries: int = 8) -> None:
-        self._connection = Connection(url, token=token, timeout=timeout, retries=retries)
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        tenant: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 8,
+    ) -> None:
+        self._connection = Connection(url, token=token, tenant=tenant, timeout=timeout, retries=retries)
 
     def queue(self, name: str) -> Queue:
         """A queue by its name; nothing is asked of the server yet."""
         return Queue(self._connection, name)
 
+    @overload
     async def idempotent(
         self,
         *,
         key: str,
-        run: Callable[[], Awaitable[Output] | Output],
-        tenant_id: str = "default",
+        run: Callable[[], Awaitable[Output]],
+        tenant_id: str | None = None,
         lease_seconds: int = 30,
         retention_seconds: int | None = None,
         wait_seconds: float = 0,
-    ) -> Outcome[Output]:
+    ) -> Outcome[Output]: ...
+    @overload
+    async def idempotent(
+        self,
+        *,
+        key: str,
+        run: Callable[[], Output],
+        tenant_id: str | None = None,
+        lease_seconds: int = 30,
+        retention_seconds: int | None = None,
+        wait_seconds: float = 0,
+    ) -> Outcome[Output]: ...
+    async def idempotent(
+        self,
+        *,
+        key: str,
+        run: Callable[[], Any],
+        tenant_id: str | None = None,
+        lease_seconds: int = 30,
+        retention_seconds: int | None = None,
+        wait_seconds: float = 0,
+    ) -> Outcome[Any]:
         """Runs it, unless it has run for this tenant and key: then gives the result it had, as JSON keeps it.
 
         The lease is renewed while it runs. When somebody else runs it, waits up to ``wait_seconds`` for what comes of
         that, and raises AlreadyInProgress then. An error of ``run`` is recorded and raised; the next attempt runs it
-        again. Without a key it is just run.
+        again. Without a key it is just run; without a tenant it is that of this client.
 
         The effect and the record are two things: when this process dies between them, the effect has happened and the
         next attempt runs it again. An effect that takes the same key itself is exactly once; others are nearly so.

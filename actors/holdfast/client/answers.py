@@ -20,11 +20,14 @@ class Message:
     partition: int
     #: By which it was known to be pushed once only.
     dedup_id: str | None = None
+    #: By which its consumers tell repetitions.
     idempotency_key: str | None = None
     #: What the one before said when it gave the item back.
     last_error: str | None = None
     #: Of a dead letter: where it came from and why.
     dead_letter: dict[str, Any] | None = None
+    #: On whose behalf it was pushed, when that was said.
+    tenant_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +145,5 @@ def _message(item: Any, known: dict[str, Any]) -> Message:
         known.get("idempotency_key"),
         known.get("last_error"),
         known.get("dead_letter"),
+        known.get("tenant_id"),
     )

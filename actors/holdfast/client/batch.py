@@ -98,6 +98,10 @@ class Batch(Sequence[Message]):
         """How long the lock lasts if nobody extends it."""
         return self._expires_at - self._clock_difference - _now()
 
+    def seconds_until(self, moment: float) -> float:
+        """How long it takes until this moment of the server's clock, in Unix seconds."""
+        return moment - self._clock_difference - _now()
+
     async def __aenter__(self) -> Self:
         if not self._answered:
             self._keeper = asyncio.create_task(self._keep(), name=f"lock of {self._calls.queue}")

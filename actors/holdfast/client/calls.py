@@ -104,6 +104,9 @@ class QueueCalls:
     async def set_config(self, changes: Mapping[str, Any]) -> Answer:
         return await self._connection.call("PUT", f"{self._path}/config", body=dump(changes), repeat=Repeat.ALWAYS)
 
+    async def work(self) -> Answer:
+        return await self._post("work", b"", Repeat.ALWAYS)
+
     async def purge(self) -> Answer:
         # A second one would take what was pushed in between.
         return await self._connection.call("DELETE", f"{self._path}/items", repeat=Repeat.UNLESS_SENT)

@@ -22,6 +22,7 @@ from holdfast.errors import (
     Unavailable,
     by_code,
 )
+from holdfast.identity import check_tenant
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:
@@ -55,9 +56,11 @@ _NOTHING_DONE = (ConnectionFailed, Capacity, RateLimited)
 class Connection:
     """Calls of the REST interface, each with a time-out."""
 
-    def __init__(self, url: str, *, token: str | None, timeout: float, retries: int) -> None:
+    def __init__(self, url: str, *, token: str | None, timeout: float, retries: int, tenant: str | None = None) -> None:
         self._url = _checked(url)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if tenant:
+            self._headers["Holdfast-Tenant"] = check_tenant(tenant)
         self._timeout = timeout
         self._retries = retries
         self._session: aiohttp.ClientSession | None = None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from holdfast.client.batch import described
 from holdfast.client.connection import PASSING, pauses_between_attempts
 from holdfast.client.endings import surely
-from holdfast.errors import HoldfastError, LockExpired, QueueLocked
+from holdfast.errors import AlreadyInProgress, HoldfastError, LockExpired, QueueLocked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,6 +25,7 @@ Handler: TypeAlias = "Callable[[Message], Awaitable[object]]"
 Take: TypeAlias = "Callable[[float], Awaitable[Batch]]"
 
 LONGEST_PAUSE = 30.0
+SHORTEST_DELAY = 1.0
 
 
 class Consumer:
@@ -110,7 +113,12 @@ class Consumer:
         message = batch[0]
         try:
             async with batch:
-                await self._run_handler(message, batch)
+                try:
+                    await self._run_handler(message, batch)
+                except AlreadyInProgress as error:
+                    # Given back now, it would come again at once, until it has come too often.
+                    await batch.abandon(described(error), delay_seconds=_until_lease_ends(batch, error))
+                    raise
         except HoldfastError as error:
             log.warning("Message %s of %s will be delivered again: %s", message.id, self._queue, error)
         except Exception:
@@ -133,6 +141,12 @@ class Consumer:
         if handling.cancelled():
             raise RuntimeError("the handler cancelled itself")
         handling.result()
+
+
+def _until_lease_ends(batch: Batch, error: AlreadyInProgress) -> float:
+    told = error.details.get("lease_expires_at")
+    left = 0.0 if told is None else batch.seconds_until(datetime.fromisoformat(told).timestamp())
+    return max(left, SHORTEST_DELAY)
 
 
 async def _all_ended(workers: set[asyncio.Task[None]]) -> None:

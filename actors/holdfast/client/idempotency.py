@@ -6,18 +6,22 @@ import asyncio
 import inspect
 import logging
 import secrets
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import quote
+
+import orjson
 
 from holdfast.client.connection import PASSING, Repeat, pauses_between_attempts
 from holdfast.client.endings import surely
+from holdfast.client.payloads import encode
 from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, TooLarge
+from holdfast.idempotency.record import MAX_RETENTION
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
 
     from holdfast.client.connection import Connection
 
@@ -28,6 +32,9 @@ Answer = dict[str, Any]
 
 # Somebody who died does not finish sooner for being asked more often.
 _LONGEST_PAUSE = 2.0
+_OWN_TENANT = "~"
+_MARGIN_SECONDS = 1.0
+_LONGEST_ERROR = 4000
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,13 @@ class Outcome(Generic[Result]):
 class IdempotencyCalls:
     """Of one (tenant, key). Each may be repeated: an owner that says the same twice is heard once."""
 
-    def __init__(self, connection: Connection, tenant_id: str, key: str) -> None:
+    def __init__(self, connection: Connection, tenant_id: str | None, key: str) -> None:
         self._connection = connection
-        self._path = f"idempotency/{quote(tenant_id or 'default', safe='')}/{quote(key, safe='')}"
+        # The server knows whose the connection is.
+        self._path = f"idempotency/{_segment(tenant_id or _OWN_TENANT)}/{_segment(key)}"
+
+    async def get(self) -> Answer:
+        return await self._connection.call("GET", self._path, repeat=Repeat.ALWAYS)
 
     async def begin(self, owner: str, lease_seconds: int) -> Answer:
         return await self.call("begin", {"owner": owner, "lease_seconds": lease_seconds})
@@ -52,12 +63,13 @@ class IdempotencyCalls:
     async def renew(self, owner: str, lease_seconds: int) -> Answer:
         return await self.call("renew", {"owner": owner, "lease_seconds": lease_seconds})
 
-    async def commit(self, owner: str, result: Any, retention_seconds: int | None) -> Answer:
+    async def commit(self, owner: str, result: bytes, retention_seconds: int | None) -> Answer:
+        """The result is JSON."""
         kept = {} if retention_seconds is None else {"retention_seconds": retention_seconds}
-        return await self.call("commit", {"owner": owner, "result": result} | kept)
+        return await self.call("commit", {"owner": owner, "result": orjson.Fragment(result)} | kept)
 
     async def fail(self, owner: str, error: str) -> Answer:
-        return await self.call("fail", {"owner": owner, "error": error[:4000]})
+        return await self.call("fail", {"owner": owner, "error": error[:_LONGEST_ERROR]})
 
     async def call(self, what: str, body: Answer) -> Answer:
         return await self._connection.call("POST", f"{self._path}/{what}", body=dump(body), repeat=Repeat.ALWAYS)
@@ -71,63 +83,87 @@ async def run_once(
     retention_seconds: int | None,
     wait_seconds: float,
 ) -> Outcome[Result]:
-    owner = secrets.token_urlsafe(12)
-    begun = await _begin(calls, owner, lease_seconds, wait_seconds)
+    if retention_seconds is not None and not 1 <= retention_seconds <= MAX_RETENTION:
+        # Not when it has happened already.
+        raise InvalidRequest(f"retention_seconds: must be 1 to {MAX_RETENTION}.")
+    lease = Lease(calls, lease_seconds)
+    begun = await _begin(lease, wait_seconds)
     if begun["outcome"] == "done":
         return Outcome(begun["result"], ran=False)
-    try:
-        async with _lease(calls, owner, lease_seconds) as lost:
-            result = await _run(run, lost)
-    except LeaseLost:
-        raise
-    except BaseException as error:
-        await surely(_failed(calls, owner, error))
-        raise
-    try:
-        await surely(calls.commit(owner, result, retention_seconds))
-    except (TypeError, ValueError, TooLarge, InvalidRequest) as error:
-        # It has happened, but what came of it cannot be kept.
-        await surely(_failed(calls, owner, error))
-        raise
+    async with lease:
+        try:
+            result = await _run(run, lease.lost)
+        except LeaseLost:
+            raise
+        except BaseException as error:
+            await surely(_failed(lease, error))
+            raise
+        await surely(_commit(lease, result, retention_seconds))
     return Outcome(result, ran=True)
 
 
-async def _begin(calls: IdempotencyCalls, owner: str, lease_seconds: int, wait_seconds: float) -> Answer:
-    clock = asyncio.get_running_loop().time
-    until = clock() + wait_seconds
+class Lease:
+    """Renewed while inside. ``lost`` is set when it is somebody else's, or may be soon."""
+
+    def __init__(self, calls: IdempotencyCalls, seconds: int) -> None:
+        self.calls = calls
+        self.owner = secrets.token_urlsafe(12)
+        self.seconds = seconds
+        self.lost = asyncio.Event()
+        self._until = 0.0
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def begin(self) -> Answer:
+        asked_at = _now()
+        begun = await self.calls.begin(self.owner, self.seconds)
+        # The server began to count later than that.
+        self._until = asked_at + self.seconds
+        return begun
+
+    async def __aenter__(self) -> Self:
+        self._keeper = asyncio.create_task(self._keep(), name="lease")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._keeper is not None
+        self._keeper.cancel()
+        await asyncio.gather(self._keeper, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        # A little before the end, so that what runs here stops before somebody else begins.
+        margin = min(self.seconds / 10, _MARGIN_SECONDS)
+        pause = self.seconds / 3
+        while (left := self._until - margin - _now()) > 0:
+            await asyncio.sleep(min(pause, left))
+            asked_at = _now()
+            try:
+                async with asyncio.timeout(max(0.0, self._until - margin - asked_at)):
+                    await self.calls.renew(self.owner, self.seconds)
+            except LeaseLost:
+                break
+            except TimeoutError:
+                continue
+            except HoldfastError as error:
+                log.warning("A lease was not renewed yet: %s", error)
+                pause = margin
+            else:
+                self._until, pause = asked_at + self.seconds, self.seconds / 3
+        self.lost.set()
+
+
+async def _begin(lease: Lease, wait_seconds: float) -> Answer:
+    until = _now() + wait_seconds
     for pause in pauses_between_attempts(_LONGEST_PAUSE):
         try:
-            return await calls.begin(owner, lease_seconds)
+            return await lease.begin()
         except AlreadyInProgress:
-            left = until - clock()
+            left = until - _now()
             if left <= 0:
                 raise
             await asyncio.sleep(min(pause, left))
     raise AssertionError("the pauses never end")
-
-
-@asynccontextmanager
-async def _lease(calls: IdempotencyCalls, owner: str, lease_seconds: int) -> AsyncIterator[asyncio.Event]:
-    """Renews while inside. The event is set when the lease is somebody else's."""
-    lost = asyncio.Event()
-
-    async def keep() -> None:
-        while True:
-            await asyncio.sleep(lease_seconds / 3)
-            try:
-                await calls.renew(owner, lease_seconds)
-            except LeaseLost:
-                lost.set()
-                return
-            except PASSING as error:
-                log.warning("A lease was not renewed: %s", error)
-
-    keeping = asyncio.create_task(keep())
-    try:
-        yield lost
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
 
 
 async def _run(run: Callable[[], Awaitable[Result] | Result], lost: asyncio.Event) -> Result:
@@ -135,12 +171,13 @@ async def _run(run: Callable[[], Awaitable[Result] | Result], lost: asyncio.Even
     losing = asyncio.ensure_future(lost.wait())
     try:
         await asyncio.wait({running, losing}, return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            raise LeaseLost("The lease was not renewed in time, and somebody else has it now.")
+        given_up = not running.done()
     finally:
         losing.cancel()
         running.cancel()
         await asyncio.gather(running, losing, return_exceptions=True)
+    if given_up and (running.cancelled() or running.exception() is not None):
+        raise LeaseLost("The lease was not renewed in time, and may be somebody else's by now.")
     return running.result()
 
 
@@ -149,9 +186,45 @@ async def result_of(run: Callable[[], Awaitable[Result] | Result]) -> Result:
     return await result if inspect.isawaitable(result) else result
 
 
-async def _failed(calls: IdempotencyCalls, owner: str, error: BaseException) -> None:
+async def _commit(lease: Lease, result: object, retention_seconds: int | None) -> None:
     try:
-        await calls.fail(owner, f"{type(error).__name__}: {error}")
+        await _insist(lease, encode(result, "result"), retention_seconds)
+    except (InvalidRequest, TooLarge) as error:
+        # That it has happened is what counts: a failure would make it happen again.
+        await _insist(lease, b"null", retention_seconds)
+        raise type(error)(
+            f"It has happened, and is recorded without a result, which cannot be kept: {error}"
+        ) from error
+
+
+async def _insist(lease: Lease, result: bytes, retention_seconds: int | None) -> None:
+    """For as long again as the lease lasts: late is not too late while nobody else has begun."""
+    until = _now() + lease.seconds
+    for pause in pauses_between_attempts(_LONGEST_PAUSE):
+        try:
+            await lease.calls.commit(lease.owner, result, retention_seconds)
+        except PASSING as error:
+            if _now() + pause >= until:
+                raise
+            log.warning("What has happened is not recorded yet: %s", error)
+            await asyncio.sleep(pause)
+        else:
+            return
+
+
+async def _failed(lease: Lease, error: BaseException) -> None:
+    try:
+        await lease.calls.fail(lease.owner, f"{type(error).__name__}: {error}")
     except HoldfastError as trouble:
         # Its lease runs out, and then another may begin.
         log.warning("A failure was not recorded: %s", trouble)
+
+
+def _segment(name: str) -> str:
+    """One segment of a path, whatever is in it: one of dots only would be taken for a step upwards."""
+    quoted = quote(name, safe="")
+    return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

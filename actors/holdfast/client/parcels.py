@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from holdfast.errors import InvalidRequest
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ class Entry:
     delay_seconds: float | None = None
     ttl_seconds: int | None = None
     idempotency_key: str | None = None
+    tenant_id: str | None = None
 
     def sent(self) -> dict[str, Any]:
         said = {
@@ -44,17 +44,10 @@ class Entry:
             "delay_seconds": self.delay_seconds,
             "ttl_seconds": self.ttl_seconds,
             "idempotency_key": self.idempotency_key,
+            "tenant_id": self.tenant_id,
         }
         entry: dict[str, Any] = {"item": orjson.Fragment(self.item), "priority": self.priority}
         return entry | {key: value for key, value in said.items() if value is not None}
-
-
-def encode(item: Any) -> bytes:
-    """An item as JSON."""
-    try:
-        return dump(item)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"This item cannot be written as JSON: {error}") from error
 
 
 def wrap(entry: Entry) -> Parcel:

@@ -11,7 +11,9 @@ from holdfast.client.answers import Completion
 from holdfast.client.batch import Batch
 from holdfast.client.calls import QueueCalls
 from holdfast.client.consumer import Consumer
-from holdfast.client.parcels import Entry, encode, pack, wrap
+from holdfast.client.once import once
+from holdfast.client.parcels import Entry, pack, wrap
+from holdfast.client.payloads import encode
 from holdfast.client.taking import take
 from holdfast.errors import HoldfastError, NotFound, NotLeased
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.client.calls import Answer
     from holdfast.client.connection import Connection
     from holdfast.client.consumer import Handler
+    from holdfast.client.once import Asked
 
 MOST_IDS = 1000
 
@@ -30,6 +33,7 @@ class Queue:
     """One queue of a server; made by :meth:`Client.queue`. A queue nobody has used is an empty one."""
 
     def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
         self._calls = QueueCalls(connection, name)
 
     @property
@@ -50,16 +54,18 @@ class Queue:
         delay_seconds: float | None = None,
         ttl_seconds: int | None = None,
         idempotency_key: str | None = None,
+        tenant_id: str | None = None,
     ) -> str:
         """Puts one item in, any JSON value, and answers its id. The lowest priority comes out first.
 
         ``dedup_id`` makes sure that it is stored once: pushed again inside the queue's dedup window, the answer is
         the first one's id. Nobody gets it before ``delay_seconds`` are over, nor after ``ttl_seconds``.
+        ``idempotency_key`` and ``tenant_id``, on whose behalf it is, are for its consumers: see :meth:`consume`.
 
         Without a ``dedup_id`` it is not repeated when the answer was lost (``AnswerLost``) or unclear
         (``Unavailable``): the item may be stored.
         """
-        entry = Entry(encode(item), priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key)
+        entry = Entry(encode(item, "item"), priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key, tenant_id)
         stored: str = (await self._calls.push(wrap(entry)))["ids"][0]
         return stored
 
@@ -72,6 +78,7 @@ class Queue:
         delay_seconds: float | None = None,
         ttl_seconds: int | None = None,
         idempotency_key: Callable[[Any], str] | None = None,
+        tenant_id: str | None = None,
     ) -> list[str]:
         """Puts all of them in, in their order, and answers their ids.
 
@@ -83,12 +90,13 @@ class Queue:
 
         def entry(item: Any) -> Entry:
             return Entry(
-                encode(item),
+                encode(item, "item"),
                 priority,
                 None if dedup_id is None else dedup_id(item),
                 delay_seconds,
                 ttl_seconds,
                 None if idempotency_key is None else idempotency_key(item),
+                tenant_id,
             )
 
         ids: list[str] = []
@@ -130,6 +138,7 @@ class Queue:
         ttl_seconds: int = 30,
         wait_seconds: float = 20,
         grace_seconds: float = 10,
+        idempotency: Asked = False,
     ) -> None:
         """Calls the handler with one message after the other, until cancelled.
 
@@ -141,6 +150,11 @@ class Queue:
         A handler whose lock is lost is cancelled, since its message may be somebody else's. When the server is away,
         consuming goes on as soon as it is back. On cancellation nothing more is taken, the handlers that run get
         ``grace_seconds`` to finish, and what did not finish is given back; cancelling again ends the grace.
+
+        With ``idempotency`` a message is not handled when one with the same key was: it is acknowledged at once. The
+        key is what it was pushed with (``True``), or what a function makes of the message; :class:`Idempotency` says
+        the rest. What the handler returns is recorded, as JSON, and the message acknowledged after that. A process
+        that dies in between leaves an effect without a record, and the message is handled again.
         """
         if concurrency < 1 or wait_seconds < 1:
             raise ValueError("concurrency and wait_seconds must be at least 1")
@@ -149,7 +163,12 @@ class Queue:
             return await self._take(ttl_seconds, 1, wait)
 
         consumer = Consumer(
-            self.name, take, handler, concurrency=concurrency, wait_seconds=wait_seconds, grace_seconds=grace_seconds
+            self.name,
+            take,
+            once(self._connection, handler, idempotency),
+            concurrency=concurrency,
+            wait_seconds=wait_seconds,
+            grace_seconds=grace_seconds,
         )
         await consumer.run()
 

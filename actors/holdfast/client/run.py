@@ -7,11 +7,10 @@ import uuid
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pydantic_core import PydanticSerializationError, to_json
-
 from holdfast.client import run_answers as answers
+from holdfast.client.payloads import encode_typed
 from holdfast.client.run_calls import LONGEST_WAIT, RunCalls
-from holdfast.errors import InvalidRequest, OrchestrationCancelled
+from holdfast.errors import OrchestrationCancelled
 from holdfast.orchestration.definitions import Orchestration, definition_of
 from holdfast.runtime.serialization import dump
 
@@ -85,7 +84,7 @@ class Run(Generic[Output]):
         Dropped when the orchestration waits for none of this name, unless that is one of its mailboxes. Raised again
         with the same ``event_id`` it counts once. Raises ``Conflict`` when the instance has ended.
         """
-        await self._calls.raise_event(name, as_json(data, "data"), event_id or uuid.uuid4().hex)
+        await self._calls.raise_event(name, encode_typed(data, "data"), event_id or uuid.uuid4().hex)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Asks it to end: its code gets a ``CancelledError`` where it waits, and may clean up."""
@@ -150,12 +149,4 @@ def _input(definition: Orchestration | None, given: Any) -> bytes:
         except TypeError:
             # Perhaps the same as plain JSON; the server checks it, and says what is wrong and where.
             pass
-    return as_json(given, "input")
-
-
-def as_json(value: Any, what: str) -> bytes:
-    """Any JSON value, or what pydantic can make one of."""
-    try:
-        return to_json(value, inf_nan_mode="constants")
-    except (PydanticSerializationError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"{what}: this cannot be written as JSON: {error}") from error
+    return encode_typed(given, "input")

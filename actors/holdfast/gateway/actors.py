@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes
 
 from pydantic_core import from_json
 
 from holdfast.errors import HoldfastError, InvalidRequest, ReminderExists
 from holdfast.gateway.actor_names import problem_of_method, problem_of_name
 from holdfast.gateway.answers import FAULT
+from holdfast.gateway.callers import CALLER
 from holdfast.gateway.limits import MAX_BODY
 from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import ActorAddress
@@ -28,6 +29,7 @@ from holdfast.runtime.transactions import check_shape, parse_transaction
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from holdfast.gateway.audit import Audit
     from holdfast.runtime.inprocess import InProcessHost
 
 log = logging.getLogger(__name__)
@@ -52,9 +54,10 @@ class ActorApi:
     Not a mounted application: Starlette (1.10) does not find the way there when a path has a line feed in it.
     """
 
-    def __init__(self, app: ASGIApp, host: InProcessHost) -> None:
+    def __init__(self, app: ASGIApp, host: InProcessHost, audit: Audit) -> None:
         self._app = app
         self._host = host
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{_PREFIX}/"):
@@ -69,10 +72,18 @@ class ActorApi:
             # A fault of ours: callers get the form of this API all the same, and the log the reason.
             log.exception("%s %s failed", scope["method"], scope["path"])
             status, body = 500, dump({"errorCode": "ERR_INTERNAL", "message": FAULT.message})
+        self._tell(scope, status)
         headers = [(b"content-type", _JSON.encode())] if body else []
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    def _tell(self, scope: Scope, status: int) -> None:
+        """Of what goes past the actors' own code. Methods are called as often as there are messages."""
+        match scope["method"], scope["raw_path"].split(b"/")[3:]:
+            case "POST" | "PUT" | "DELETE" as verb, [kind, actor, b"state" | b"reminders" | b"timers" as what, *_]:
+                names = {"type": unquote(kind.decode("latin-1")), "id": unquote(actor.decode("latin-1"))}
+                self._audit.acted(scope[CALLER], verb, f"{_PREFIX}/{{type}}/{{id}}/{what.decode()}", names, status)
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes]:
         verb: str = scope["method"]

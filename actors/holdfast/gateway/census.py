@@ -1,13 +1,15 @@
 """What the queues themselves have counted, asked of them when somebody wants to see it.
 
-They keep it with their items, so it is right after a restart, and whichever process is asked. A census costs one call
-to each partition it shows; so it is bounded, and one is enough for all who ask within some seconds.
+They keep it with their items, so it is right after a restart, and whichever process is asked. A census is of one
+tenant, and costs one call to each partition it shows; so it is bounded, and one is enough for all who ask within some
+seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,8 +19,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from holdfast.errors import HoldfastError
 from holdfast.gateway import views
 from holdfast.gateway.refusals import accepted
-from holdfast.identity import partition_id
-from holdfast.pushpop.index import INDEX_TYPE, SHARDS
+from holdfast.identity import DEFAULT_TENANT, partition_id, qualify
+from holdfast.pushpop.index import INDEX_TYPE, SHARDS, shards_of
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.serialization import load
 
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 
 #: How many queues are shown, the first by name: the deepest would be others each time, and all had to be asked.
 MOST_QUEUES = 200
+#: How many tenants' last census is kept.
+MOST_TENANTS = 100
 FRESH_SECONDS = 5.0
 AT_ONCE = 16
 # What does not answer in this time is left out, and so is all that was not asked when the census has to end: whoever
@@ -117,6 +121,15 @@ class Counted:
         yield silent
 
 
+@dataclass(slots=True)
+class _Latest:
+    """Of one tenant."""
+
+    counted: Counted = field(default_factory=Counted)
+    stale_at: float = float("-inf")
+    taking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class Census:
     """Asks queues for what they have counted."""
 
@@ -124,27 +137,30 @@ class Census:
         self._client = client
         self._most_queues = most_queues
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._taking = asyncio.Lock()
-        self._taken = Counted()
-        self._stale_at = float("-inf")
+        self._latest: OrderedDict[str, _Latest] = OrderedDict()
 
-    async def take(self) -> Counted:
+    async def take(self, tenant: str = DEFAULT_TENANT) -> Counted:
         """What was found a moment ago, or is found now."""
         clock = asyncio.get_running_loop().time
-        async with self._taking:
-            if clock() >= self._stale_at:
-                self._taken = await self._take(clock() + CENSUS_SECONDS)
-                self._stale_at = clock() + FRESH_SECONDS
-            return self._taken
+        latest = self._latest.setdefault(tenant, _Latest())
+        self._latest.move_to_end(tenant)
+        if len(self._latest) > MOST_TENANTS:
+            self._latest.popitem(last=False)
+        async with latest.taking:
+            if clock() >= latest.stale_at:
+                latest.counted = await self._take(tenant, clock() + CENSUS_SECONDS)
+                latest.stale_at = clock() + FRESH_SECONDS
+            return latest.counted
 
-    async def _take(self, until: float) -> Counted:
-        shards = await self._each({shard: partial(self._list, shard) for shard in range(SHARDS)}, until)
+    async def _take(self, tenant: str, until: float) -> Counted:
+        ask_queue = partial(self._ask_queue, tenant)
+        shards = await self._each({shard: partial(self._list, shard) for shard in shards_of(tenant)}, until)
         names = {name for shard in shards.values() for name in shard}
         shown = sorted(names)[: self._most_queues]
-        found = await self._each({name: partial(self._ask_queue, name) for name in shown}, until)
+        found = await self._each({name: partial(ask_queue, name) for name in shown}, until)
         targets = {name: stats["dead_letter_queue"] for name, stats in found.items()}
         others = set(targets.values()) & names - set(shown)
-        letters = found | await self._each({name: partial(self._ask_queue, name) for name in others}, until)
+        letters = found | await self._each({name: partial(ask_queue, name) for name in others}, until)
         # A dead-letter queue that nobody wrote down has never had one.
         empty = {target for target in targets.values() if target not in names}
         counted = Counted(
@@ -183,12 +199,13 @@ class Census:
                 group.create_task(ask(key))
         return answers
 
-    async def _list(self, shard: int) -> list[str]:
-        names: list[str] = await self._ask(INDEX_TYPE, str(shard), "List")
+    async def _list(self, shard: str) -> list[str]:
+        names: list[str] = await self._ask(INDEX_TYPE, shard, "List")
         return names
 
-    async def _ask_queue(self, queue: str) -> Answer:
+    async def _ask_queue(self, tenant: str, name: str) -> Answer:
         """Of all its partitions, or of none: what is counted would seem to go back otherwise."""
+        queue = qualify(tenant, name)
         first = accepted(await self._ask(ACTOR_TYPE, queue, "Stats"))
         answers = [first]
         for partition in range(1, first["config"]["partitions"]):

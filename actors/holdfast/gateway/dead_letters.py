@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
 from holdfast.gateway.refusals import accepted
-from holdfast.identity import split_partition
+from holdfast.identity import beside, split_partition, split_tenant
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -71,14 +71,16 @@ class DeadLetters:
             parcel = accepted(await self._partitions.call(queue, "Transferred", done, partition))["next"]
             if parcel is None:
                 return
-            target, number = split_partition(parcel["target"])
+            target, number = split_partition(beside(queue, parcel["target"]))
             accepted(await self._partitions.call(target, "Receive", dump(parcel), number))
             done = dump({"number": parcel["number"]})
 
     async def _place(self, queue: str) -> tuple[str, dict[str, Any]]:
         """The dead-letter queue to ask, and for whose."""
         target = accepted(await self._partitions.call(queue, "Stats"))["dead_letter_queue"]
-        return (queue, {}) if target is None else (target, {"original_queue": queue})
+        if target is None:
+            return queue, {}
+        return beside(queue, target), {"original_queue": split_tenant(queue)[1]}
 
     async def _number(self, target: str) -> int:
         count: int = accepted(await self._partitions.call(target, "Stats"))["count"]

@@ -241,8 +241,15 @@ SET_CONFIG = document(
     "Change the keys named",
     QueueConfig,
     QueueConfig().model_dump(),
+    errors.Capacity,
     body=QueueConfig.model_json_schema(),
     sent={"max_deliveries": 5, "partitions": 4},
+)
+WORK = document(
+    "Make it a queue of activities, unless it is one: what a worker asks for before it takes any",
+    QueueConfig,
+    QueueConfig().model_dump() | {"max_locks": 10_000, "worker_queue": True},
+    errors.Capacity,
 )
 
 

@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from pydantic import BaseModel, ValidationError
 
-from holdfast.errors import HoldfastError, InvalidRequest, MethodNotAllowed, NotFound
+from holdfast.errors import BrokenOff, Forbidden, HoldfastError, InvalidRequest, MethodNotAllowed, NotFound, TooLarge
 from holdfast.gateway.answers import FAULT, send_error
 from holdfast.gateway.bodies import parse, parse_object
+from holdfast.gateway.callers import CALLER, Role
 from holdfast.gateway.limits import MAX_BODY, too_large
 from holdfast.pushpop.requests import explain
 from holdfast.runtime.serialization import dump
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from holdfast.gateway.audit import Audit
+    from holdfast.gateway.callers import Caller
+
 log = logging.getLogger(__name__)
+
+# Told of in the log: nobody sends these by and by, as one polls for what is not there yet.
+_REFUSALS = (Forbidden, InvalidRequest, TooLarge)
 
 Query = TypeVar("Query", bound=BaseModel)
 
@@ -43,6 +50,12 @@ class Call:
         self._scope = scope
         self._receive = receive
         self.parameters = parameters
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        caller: Caller = self._scope[CALLER]
+        return caller
 
     def query(self, model: type[Query]) -> Query:
         """The query as this model has it. Raises InvalidRequest."""
@@ -77,7 +90,7 @@ class Call:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise InvalidRequest("The body did not arrive whole.")
+                raise BrokenOff
             part = message.get("body", b"")
             size += len(part)
             if size > MAX_BODY:
@@ -95,13 +108,21 @@ class Endpoint:
     path: str
     handle: Callable[[Call], Awaitable[dict[str, Any]]]
     document: dict[str, Any]
+    #: What a caller must be.
+    role: Role
+
+    @property
+    def names(self) -> list[str]:
+        """What stands in the path for what."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
 
 class Endpoints:
     """An ASGI application for the paths it knows."""
 
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], audit: Audit) -> None:
         self.all = endpoints
+        self._audit = audit
         #: The first segment of every path, by which a server tells these from others.
         self.roots = frozenset(endpoint.path.split("/")[1] for endpoint in endpoints)
         shapes: dict[tuple[bytes | None, ...], dict[str, Endpoint]] = {}
@@ -113,20 +134,33 @@ class Endpoints:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             endpoint, parameters = self._find(scope)
-            scope["route"] = endpoint.path
-            answer = await endpoint.handle(Call(scope, receive, parameters))
-            body = dump(answer)
         except HoldfastError as error:
-            if error.status >= 500:
-                log.warning("%s %s: %s", scope["method"], scope["path"], error)
             await send_error(send, error)
             return
+        scope["route"] = endpoint.path
+        call = Call(scope, receive, parameters)
+        refusal: HoldfastError | None = None
+        try:
+            call.caller.must_be(endpoint.role)
+            answer = await endpoint.handle(call)
+            body = dump(answer)
+            status = 202 if isinstance(answer, Accepted) else 200
+        except HoldfastError as error:
+            refusal, status = error, error.status
+            if status >= 500:
+                log.warning("%s %s: %s", scope["method"], scope["path"], error)
+            elif isinstance(error, _REFUSALS) and not isinstance(error, BrokenOff):
+                self._audit.refused(scope, error, told=isinstance(error, Forbidden))
         except Exception:
+            refusal, status = FAULT, FAULT.status
             log.exception("%s %s failed", scope["method"], scope["path"])
-            await send_error(send, FAULT)
+        if endpoint.role is Role.OPERATOR and status != Forbidden.status:
+            names = dict(zip(endpoint.names, parameters, strict=True))
+            self._audit.acted(call.caller, endpoint.verb, endpoint.path, names, status)
+        if refusal is not None:
+            await send_error(send, refusal)
             return
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        status = 202 if isinstance(answer, Accepted) else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Response
+from fastapi import Request, Response
 from pydantic import BaseModel
 
 from holdfast import __version__
 from holdfast.errors import Forbidden, HoldfastError, MethodNotAllowed, Unauthorized, Unavailable
 from holdfast.gateway.answers import error_response
+from holdfast.gateway.callers import CALLER
 from holdfast.gateway.schemas import ErrorAnswer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from holdfast.gateway.callers import Caller
     from holdfast.runtime.contract import Host
     from holdfast.runtime.inprocess import InProcessHost
 
@@ -35,6 +37,9 @@ class Status(BaseModel):
     ready: bool
     reason: str
     started_at: datetime
+    #: Whose queues and instances this caller sees.
+    tenant: str
+    #: Those of all tenants, so nobody who belongs to one is told.
     actors: list[ActorType]
 
 
@@ -60,16 +65,18 @@ def install(app: FastAPI, host: Host) -> None:
         return Alive()
 
     @app.get("/status", tags=["health"], responses=refusals(MethodNotAllowed, Unauthorized, Forbidden))
-    async def status() -> Status:
+    async def status(request: Request) -> Status:
         """What runs here."""
+        caller: Caller = request.scope[CALLER]
         readiness = await host.readiness()
-        counts = await host.active_counts()
+        counts = {} if caller.bound else await host.active_counts()
         return Status(
             version=__version__,
             host=host.name,
             ready=readiness.ready,
             reason=readiness.reason,
             started_at=started_at,
+            tenant=caller.tenant,
             actors=[ActorType(type=name, active=count) for name, count in sorted(counts.items())],
         )
 

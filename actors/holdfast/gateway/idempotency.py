@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import Forbidden, InvalidRequest
 from holdfast.gateway import idempotency_documents as documents
+from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Endpoint
 from holdfast.gateway.refusals import accepted
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
+#: In a path, the tenant of whoever calls; nobody can be called so.
+OWN_TENANT = "~"
+
 
 class Idempotency:
     """What each call does: which record it asks, and for what."""
@@ -30,11 +34,11 @@ class Idempotency:
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/idempotency/{tenant}/{key}"
         return [
-            Endpoint("POST", f"{one}/begin", self.begin, documents.BEGIN),
-            Endpoint("POST", f"{one}/commit", self._sending("Commit"), documents.COMMIT),
-            Endpoint("POST", f"{one}/fail", self._sending("Fail"), documents.FAIL),
-            Endpoint("POST", f"{one}/renew", self._sending("Renew"), documents.RENEW),
-            Endpoint("GET", one, self.get, documents.GET),
+            Endpoint("POST", f"{one}/begin", self.begin, documents.BEGIN, Role.USER),
+            Endpoint("POST", f"{one}/commit", self._sending("Commit"), documents.COMMIT, Role.USER),
+            Endpoint("POST", f"{one}/fail", self._sending("Fail"), documents.FAIL, Role.USER),
+            Endpoint("POST", f"{one}/renew", self._sending("Renew"), documents.RENEW, Role.USER),
+            Endpoint("GET", one, self.get, documents.GET, Role.READER),
         ]
 
     async def begin(self, call: Call) -> Answer:
@@ -67,4 +71,10 @@ def _names(call: Call) -> tuple[str, str]:
     tenant, key = call.parameters
     if not key or len(key) > MAX_KEY or "\0" in key or "\ufffd" in key:
         raise InvalidRequest(f"This key is not valid: it must have 1 to {MAX_KEY} characters of UTF-8, URL-encoded.")
+    caller = call.caller
+    if tenant in ("", OWN_TENANT):
+        tenant = caller.tenant
+    if caller.bound and tenant != caller.tenant:
+        # Before anything is looked up, so that it says nothing of what is there.
+        raise Forbidden("This token belongs to another tenant than the one the path names.")
     return tenant, key

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.identity import split_partition
+from holdfast.identity import is_first_partition, split_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -161,13 +161,11 @@ class Loads:
 
     def heard(self, actor_id: str, load: int, partitions: int) -> None:
         """A reply of one partition, which may not know yet of how many it is one."""
-        if partitions == 1 and "@" not in actor_id:
+        if partitions == 1 and is_first_partition(actor_id):
             return
         queue, number = split_partition(actor_id)
         spread = self._queues.get(queue)
         if spread is None:
-            if partitions == 1 and number == 0:
-                return
             spread = self._queues[queue] = Spread(self._clock)
             if len(self._queues) > MOST_QUEUES:
                 self._queues.popitem(last=False)

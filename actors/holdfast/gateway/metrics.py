@@ -6,12 +6,13 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Response
+from fastapi import Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Info, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily
 
 from holdfast import __version__
 from holdfast.errors import Forbidden, MethodNotAllowed, Unauthorized
+from holdfast.gateway.callers import CALLER
 from holdfast.gateway.census import Census
 from holdfast.gateway.health import refusals
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector, CollectorRegistry
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from holdfast.gateway.callers import Caller
     from holdfast.runtime.contract import Host
 
 # What callers can make up as they like is one label.
@@ -48,9 +50,12 @@ def install(app: FastAPI, host: Host) -> None:
             **refusals(MethodNotAllowed, Unauthorized, Forbidden),
         },
     )
-    async def metrics() -> Response:
-        """What Prometheus reads."""
-        shown = _Together(registry, await census.take())
+    async def metrics(request: Request) -> Response:
+        """What Prometheus reads: the caller's queues, and what this process does for all tenants."""
+        caller: Caller = request.scope[CALLER]
+        counted = await census.take(caller.tenant)
+        # Whoever belongs to one tenant learns nothing of the work done for others.
+        shown = _Together(counted) if caller.bound else _Together(registry, counted)
         # With many queues it takes long enough to hold the others up.
         text = await asyncio.to_thread(generate_latest, shown)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from holdfast.gateway.idempotency import OWN_TENANT
 from holdfast.idempotency.requests import MAX_KEY
-from holdfast.identity import ID_PATTERN, MAX_ID_LENGTH
+from holdfast.identity import DEFAULT_TENANT, ID_PATTERN, MAX_ID_LENGTH
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
 _MODELS = "#/components/schemas/{model}"
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": ID_PATTERN}
 #: Names that may hold any characters.
-_SCHEMAS = {"key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY}}
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},
+    "tenant": {"anyOf": [_ID, {"const": OWN_TENANT}], "description": "~ is the caller's own."},
+}
+_TENANT = {
+    "name": "Holdfast-Tenant",
+    "in": "header",
+    "required": False,
+    "description": "Whose it is; a token that belongs to a tenant says so itself.",
+    "schema": _ID | {"default": DEFAULT_TENANT},
+}
 _EXAMPLES = {
     "queue": "orders",
     "id": "0-0-0-0",
@@ -57,7 +68,11 @@ def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
     ]
     words = endpoint.path.replace("{queue}", "").replace("{instance_id}", "one").replace("{name}", "")
     identity = "_".join(re.findall(r"[a-z]+", f"{endpoint.verb.lower()}/{words}"))
-    return operation | {"operationId": identity, "parameters": path + operation.get("parameters", [])}
+    return operation | {
+        "operationId": identity,
+        "parameters": [*path, *operation.get("parameters", ()), _TENANT],
+        "x-holdfast-role": endpoint.role.word,
+    }
 
 
 def _resolved(value: Any, models: dict[str, Any]) -> Any:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.gateway import orchestration_documents as documents
+from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Accepted, Endpoint
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.refusals import accepted
-from holdfast.identity import check_id
+from holdfast.identity import check_id, qualify
 from holdfast.orchestration.actor import waiting_for
-from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, SHARDS
+from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shards_of
 from holdfast.orchestration.instance import Status  # noqa: TC001 (pydantic looks it up)
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.pushpop.doorbell import Doorbell, Listening
@@ -93,18 +94,18 @@ class Orchestrations:
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/orchestrations/{instance_id}"
         return [
-            Endpoint("POST", "/orchestrations/{name}/start", self.start, documents.start(StartBody)),
-            Endpoint("GET", "/orchestrations", self.list, documents.listed(ListQuery)),
-            Endpoint("GET", one, self._asking("Status"), documents.STATUS),
-            Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery)),
-            Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery)),
-            Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.raise_event(EventQuery)),
-            Endpoint("POST", f"{one}/cancel", self._telling("Cancel"), documents.CANCEL),
-            Endpoint("POST", f"{one}/suspend", self._telling("Suspend"), documents.SUSPEND),
-            Endpoint("POST", f"{one}/resume", self._telling("Resume"), documents.RESUME),
-            Endpoint("DELETE", one, self.delete, documents.delete(DeleteQuery)),
-            Endpoint("POST", f"{one}/outcome", self._telling("Outcome"), documents.OUTCOME),
-            Endpoint("POST", f"{one}/awaited", self._sending("Awaited"), documents.AWAITED),
+            Endpoint("POST", "/orchestrations/{name}/start", self.start, documents.start(StartBody), Role.USER),
+            Endpoint("GET", "/orchestrations", self.list, documents.listed(ListQuery), Role.READER),
+            Endpoint("GET", one, self._asking("Status"), documents.STATUS, Role.READER),
+            Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery), Role.READER),
+            Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery), Role.READER),
+            Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.raise_event(EventQuery), Role.USER),
+            Endpoint("POST", f"{one}/cancel", self._telling("Cancel"), documents.CANCEL, Role.USER),
+            Endpoint("POST", f"{one}/suspend", self._telling("Suspend"), documents.SUSPEND, Role.OPERATOR),
+            Endpoint("POST", f"{one}/resume", self._telling("Resume"), documents.RESUME, Role.OPERATOR),
+            Endpoint("DELETE", one, self.delete, documents.delete(DeleteQuery), Role.OPERATOR),
+            Endpoint("POST", f"{one}/outcome", self._telling("Outcome"), documents.OUTCOME, Role.USER),
+            Endpoint("POST", f"{one}/awaited", self._sending("Awaited"), documents.AWAITED, Role.USER),
         ]
 
     async def start(self, call: Call) -> Answer:
@@ -112,37 +113,38 @@ class Orchestrations:
         _, data = await call.json_object(optional=True)
         body = StartBody.parse(data)
         instance_id = str(uuid.uuid4()) if body.instance_id is None else check_id(body.instance_id, "instance id")
+        address = qualify(call.caller.tenant, instance_id)
         request = {"name": name, "input": body.input, "version": body.version, "seed": secrets.token_hex(8)}
-        answer = await self._ask(instance_id, "Start", request)
+        answer = await self._ask(address, "Start", request)
         told = {"instance_id": instance_id, "created": answer["created"]}
         return Accepted(told) if answer["created"] else told
 
     async def history(self, call: Call) -> Answer:
-        return await self._ask(_instance_id(call), "History", call.query(HistoryQuery).model_dump())
+        return await self._ask(_address(call), "History", call.query(HistoryQuery).model_dump())
 
     async def raise_event(self, call: Call) -> Answer:
         event_id = call.query(EventQuery).event_id
         name = check_id(call.parameters[1], "event name")
         body = {"name": name, "data": await call.json_value(), "event_id": event_id}
-        await self._ask(_instance_id(call), "RaiseEvent", body)
+        await self._ask(_address(call), "RaiseEvent", body)
         return Accepted({"success": True})
 
     async def delete(self, call: Call) -> Answer:
-        return await self._ask(_instance_id(call), "Delete", call.query(DeleteQuery).model_dump())
+        return await self._ask(_address(call), "Delete", call.query(DeleteQuery).model_dump())
 
     async def wait(self, call: Call) -> Answer:
         """The status when it has ended, or when time is up."""
-        instance_id = _instance_id(call)
+        address = _address(call)
         loop = asyncio.get_running_loop()
         until = loop.time() + call.query(WaitQuery).timeout_seconds
         gone = asyncio.ensure_future(call.gone())
         try:
-            with Listening(waiting_for(instance_id)) as rung:
+            with Listening(waiting_for(address)) as rung:
                 while True:
                     rung.clear()
                     left = until - loop.time()
                     doorbell = await self._doorbell.hang() if left > 0 else None
-                    answer = await self._ask(instance_id, "Status", {"doorbell": doorbell})
+                    answer = await self._ask(address, "Status", {"doorbell": doorbell})
                     if answer["ended_at"] is not None or left <= 0 or gone.done() or self._stopping:
                         return answer
                     waiting = asyncio.ensure_future(rung.wait())
@@ -160,10 +162,13 @@ class Orchestrations:
         body = dump({key: value for key, value in asked.items() if value is not None})
         found: dict[str, Answer] = {}
         upto: str | None = None
-        for shard in await asyncio.gather(
-            *(self._client.invoke_method(INSTANCE_INDEX_TYPE, str(number), "List", body) for number in range(SHARDS))
+        for page in await asyncio.gather(
+            *(
+                self._client.invoke_method(INSTANCE_INDEX_TYPE, shard, "List", body)
+                for shard in shards_of(call.caller.tenant)
+            )
         ):
-            answer = load(shard)
+            answer = load(page)
             for instance_id, name, status, at, _ in answer["instances"]:
                 entry = {"instance_id": instance_id, "name": name, "status": status, "created_at": iso(at)}
                 found[instance_id] = entry
@@ -181,7 +186,7 @@ class Orchestrations:
 
     def _asking(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
         async def ask(call: Call) -> Answer:
-            return await self._ask(_instance_id(call), method, None)
+            return await self._ask(_address(call), method, None)
 
         return ask
 
@@ -190,7 +195,7 @@ class Orchestrations:
 
         async def send(call: Call) -> Answer:
             _, data = await call.json_object(optional=True)
-            return await self._ask(_instance_id(call), method, data)
+            return await self._ask(_address(call), method, data)
 
         return send
 
@@ -203,9 +208,10 @@ class Orchestrations:
 
         return tell
 
-    async def _ask(self, instance_id: str, method: str, data: Any) -> Answer:
-        return accepted(await self._gatherer.call(instance_id, method, dump(data)))
+    async def _ask(self, address: str, method: str, data: Any) -> Answer:
+        return accepted(await self._gatherer.call(address, method, dump(data)))
 
 
-def _instance_id(call: Call) -> str:
-    return check_id(call.parameters[0], "instance id")
+def _address(call: Call) -> str:
+    """The instance's actor: only answers have the name that callers know."""
+    return qualify(call.caller.tenant, check_id(call.parameters[0], "instance id"))

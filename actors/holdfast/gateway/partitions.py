@@ -21,7 +21,7 @@ from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from holdfast.gateway.loads import Spread
     from holdfast.runtime.contract import HostClient
@@ -42,6 +42,8 @@ class Partitions:
 
     def __init__(self, client: HostClient) -> None:
         self._loads = Loads()
+        #: Who else is told how much a partition holds, with every answer it gives.
+        self.listeners: list[Callable[[str, int], None]] = []
         self._gatherer = Gatherer(client, ACTOR_TYPE, self._heard)
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -138,6 +140,8 @@ class Partitions:
 
     def _heard(self, actor_id: str, reply: Answer) -> None:
         self._loads.heard(actor_id, reply["load"], reply["partitions"])
+        for listener in self.listeners:
+            listener(actor_id, reply["load"])
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.errors import InvalidRequest, NotFound
 from holdfast.gateway import documents, views
+from holdfast.gateway.allowances import Allowances
+from holdfast.gateway.callers import Role
 from holdfast.gateway.configuration import Configuration
 from holdfast.gateway.dead_letters import DeadLetters
 from holdfast.gateway.endpoints import Endpoint
@@ -16,19 +19,22 @@ from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.polling import Poller
 from holdfast.gateway.pushes import Pushes, refuse_elsewhere
+from holdfast.gateway.quotas import NO_QUOTAS
 from holdfast.gateway.refusals import accepted
-from holdfast.identity import check_queue_id
+from holdfast.identity import beside, check_queue_id, qualify
 from holdfast.pushpop import requests
+from holdfast.pushpop.config import missing_for_activities
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
 from holdfast.pushpop.doorbell import Doorbell
-from holdfast.pushpop.index import INDEX_TYPE, SHARDS
+from holdfast.pushpop.index import list_queues
 from holdfast.pushpop.items import partition_of, partition_of_lock
-from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.gateway.endpoints import Call
+    from holdfast.gateway.quotas import Quotas
     from holdfast.runtime.contract import HostClient
 
 MAX_WAIT_SECONDS = 300.0
@@ -70,9 +76,13 @@ class DeadLettersQuery(Query):
 class Queues:
     """What each call does: which partitions it asks, and for what."""
 
-    def __init__(self, client: HostClient) -> None:
+    def __init__(self, client: HostClient, quotas: Quotas = NO_QUOTAS) -> None:
         self._client = client
         self._partitions = Partitions(client)
+        # Where nobody is limited, nothing is counted.
+        self._allowances = Allowances(client, self._partitions, quotas) if quotas.limit_storage else None
+        if self._allowances is not None:
+            self._partitions.listeners.append(self._allowances.heard)
         self._pushes = Pushes(self._partitions)
         self._dead_letters = DeadLetters(self._partitions)
         self._configuration = Configuration(self._partitions)
@@ -90,32 +100,41 @@ class Queues:
         queue = "/queue/{queue}"
         lock = f"{queue}/in-flight/{{lock_id_prefix}}"
         return [
-            Endpoint("POST", f"{queue}/push", self.push, documents.PUSH),
-            Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery)),
-            Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE),
-            Endpoint("POST", f"{queue}/abandon", self._answering("Abandon"), documents.ABANDON),
-            Endpoint("POST", f"{queue}/extend-lock", self._answering("ExtendLock"), documents.EXTEND_LOCK),
-            Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER),
-            Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE),
-            Endpoint("GET", queue, self.stats, documents.STATS),
-            Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery)),
-            Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT),
-            Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE),
-            Endpoint("POST", f"{lock}/extend", self._operating("ExtendByPrefix"), documents.EXTEND_IN_FLIGHT),
-            Endpoint("GET", f"{queue}/dead-letters", self.dead_letters, documents.dead_letters(DeadLettersQuery)),
-            Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE),
-            Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE),
-            Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE),
-            Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG),
-            Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG),
-            Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery)),
+            Endpoint("POST", f"{queue}/push", self.push, documents.PUSH, Role.USER),
+            Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery), Role.USER),
+            Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE, Role.USER),
+            Endpoint("POST", f"{queue}/abandon", self._answering("Abandon"), documents.ABANDON, Role.USER),
+            Endpoint("POST", f"{queue}/extend-lock", self._answering("ExtendLock"), documents.EXTEND_LOCK, Role.USER),
+            Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER, Role.USER),
+            Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE, Role.USER),
+            Endpoint("GET", queue, self.stats, documents.STATS, Role.READER),
+            Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery), Role.READER),
+            Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT, Role.READER),
+            Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE, Role.OPERATOR),
+            Endpoint(
+                "POST", f"{lock}/extend", self._operating("ExtendByPrefix"), documents.EXTEND_IN_FLIGHT, Role.OPERATOR
+            ),
+            Endpoint(
+                "GET", f"{queue}/dead-letters", self.dead_letters, documents.dead_letters(DeadLettersQuery), Role.READER
+            ),
+            Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE, Role.OPERATOR),
+            Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE, Role.OPERATOR),
+            Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE, Role.USER),
+            Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG, Role.READER),
+            Endpoint("PUT", f"{queue}/config", self.set_config, documents.SET_CONFIG, Role.OPERATOR),
+            Endpoint("POST", f"{queue}/work", self.work, documents.WORK, Role.USER),
+            Endpoint("GET", "/queues", self.queues, documents.queues(ListQuery), Role.READER),
         ]
 
     async def push(self, call: Call) -> Answer:
         queue = _queue_id(call)
         body, data = await call.json_object()
         refuse_elsewhere(data)
-        return accepted(await self._pushes.push(queue, body, data))
+        if self._allowances is None:
+            return accepted(await self._pushes.push(queue, body, data))
+        items = data.get("items")
+        async with self._allowances.pushing(queue, len(items) if isinstance(items, list) else 1):
+            return accepted(await self._pushes.push(queue, body, data))
 
     async def pop(self, call: Call) -> Answer:
         queue, query = _queue_id(call), call.query(PopQuery)
@@ -177,22 +196,33 @@ class Queues:
 
     async def set_config(self, call: Call) -> Answer:
         queue = _queue_id(call)
-        return await self._configuration.change(queue, *await call.json_object())
+        body, data = await call.json_object()
+        return await self._change(queue, body, data)
+
+    async def work(self, call: Call) -> Answer:
+        """What a worker does before its first pop. It has no business with any other setting."""
+        queue = _queue_id(call)
+        config = await self._configuration.get(queue)
+        if missing := missing_for_activities(config):
+            config = await self._change(queue, dump(missing), missing)
+        return config
 
     async def queues(self, call: Call) -> Answer:
         query = call.query(ListQuery)
-        shards = await asyncio.gather(
-            *(self._client.invoke_method(INDEX_TYPE, str(shard), "List") for shard in range(SHARDS))
-        )
-        names = sorted(name for shard in shards for name in load(shard))
+        tenant = call.caller.tenant
+        names = sorted(await list_queues(self._client, tenant))
         page = [name for name in names if query.cursor is None or name > query.cursor][: query.limit + 1]
-        shown = await asyncio.gather(*(self._stats(name) for name in page[: query.limit]))
+        shown = await asyncio.gather(*(self._stats(qualify(tenant, name)) for name in page[: query.limit]))
         answer: Answer = {
             "queues": [{key: one[key] for key in ("queue", "count", "locked", "dead_letters")} for one in shown]
         }
         if len(page) > query.limit:
             answer["next_cursor"] = page[query.limit - 1]
         return answer
+
+    async def _change(self, queue: str, body: bytes, data: dict[str, Any]) -> Answer:
+        async with contextlib.nullcontext() if self._allowances is None else self._allowances.pushing(queue, 0):
+            return await self._configuration.change(queue, body, data)
 
     def _answering(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
         """Hands the request's body on to the partition whose lock it names, which is the one to check it."""
@@ -229,9 +259,12 @@ class Queues:
     async def _stats(self, queue: str) -> Answer:
         answers = await self._ask_all(queue, "Stats")
         target = answers[0]["dead_letter_queue"]
-        letters = 0 if target is None else sum(answer["count"] for answer in await self._ask_all(target, "Stats"))
+        letters = 0
+        if target is not None:
+            letters = sum(answer["count"] for answer in await self._ask_all(beside(queue, target), "Stats"))
         return views.stats(answers) | {"dead_letters": letters}
 
 
 def _queue_id(call: Call) -> str:
-    return check_queue_id(call.parameters[0])
+    """Qualified: only answers have the name that callers know."""
+    return qualify(call.caller.tenant, check_queue_id(call.parameters[0]))

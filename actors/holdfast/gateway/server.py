@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,18 +18,23 @@ from fastapi import FastAPI
 from holdfast import __version__
 from holdfast.errors import SettingsError
 from holdfast.gateway import answers, health, metrics, openapi, page
-from holdfast.gateway.access import OwnSiteOnly, TokenRequired
+from holdfast.gateway.access import Identified, OwnSiteOnly
 from holdfast.gateway.actors import ActorApi
+from holdfast.gateway.audit import Audit
+from holdfast.gateway.connections import impatient
 from holdfast.gateway.endpoints import Endpoints, Front
 from holdfast.gateway.idempotency import Idempotency
-from holdfast.gateway.limits import BodyLimit
+from holdfast.gateway.limits import Announced
 from holdfast.gateway.metrics import RequestsCounted
 from holdfast.gateway.orchestrations import Orchestrations
+from holdfast.gateway.pacing import Paced
 from holdfast.gateway.queues import Queues
+from holdfast.gateway.quotas import NO_QUOTAS
 from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.registry import Registry
+from holdfast.orchestration.tenants import TenantIndexActor
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -38,12 +43,15 @@ from holdfast.worker.beside import BesideServer
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from dapr.actor import Actor
     from starlette.types import ASGIApp
 
     from holdfast.app import App
+    from holdfast.gateway.quotas import Quotas
+    from holdfast.gateway.token_file import TokenFile
+    from holdfast.gateway.tokens import Tokens
     from holdfast.runtime.contract import Host
 
 log = logging.getLogger(__name__)
@@ -54,6 +62,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
     QueueIndexActor,
     DoorbellActor,
     InstanceIndexActor,
+    TenantIndexActor,
     IdempotencyActor,
 )
 
@@ -67,6 +76,7 @@ class Gateway:
 
     app: ASGIApp
     host: Host
+    audit: Audit
     #: Answers requests that wait for something to come: they would hold up the stop.
     end_waits: Callable[[], None]
     #: Ends what goes on for callers that were answered already.
@@ -74,9 +84,15 @@ class Gateway:
 
 
 def create_gateway(
-    make_host: Callable[[FastAPI], Host], *, token: str | None = None, loopback: bool = False
+    make_host: Callable[[FastAPI], Host],
+    *,
+    tokens: Callable[[], Tokens] | None = None,
+    quotas: Quotas = NO_QUOTAS,
+    loopback: bool = False,
 ) -> Gateway:
     """Nothing of it is started. With ``loopback`` only this machine can reach it.
+
+    ``tokens`` gives those of the moment, ``quotas`` how much each tenant may have.
 
     FastAPI is the innermost: what is called often is taken by those around it, and never gets there.
     """
@@ -86,11 +102,11 @@ def create_gateway(
     health.install(app, host)
     metrics.install(app, host)
     page.install(app)
-    app.add_middleware(BodyLimit)
-    queues = Queues(host.client)
+    queues = Queues(host.client, quotas)
     orchestrations = Orchestrations(host.client)
     idempotency = Idempotency(host.client)
-    endpoints = Endpoints([*queues.endpoints(), *orchestrations.endpoints(), *idempotency.endpoints()])
+    audit = Audit()
+    endpoints = Endpoints([*queues.endpoints(), *orchestrations.endpoints(), *idempotency.endpoints()], audit)
     openapi.install(app, endpoints)
     sidecar_roots = () if isinstance(host, InProcessHost) else _SIDECAR_ROOTS
     by_root: dict[str, ASGIApp] = dict.fromkeys(endpoints.roots, endpoints)
@@ -100,17 +116,20 @@ def create_gateway(
     front: ASGIApp = Front(by_root, app)
     if isinstance(host, InProcessHost):
         health.install_dapr_api(app, host)
-        front = ActorApi(front, host)
-    if token:
-        front = TokenRequired(front, token, [f"/{root}/" for root in sidecar_roots])
-    front = OwnSiteOnly(front, loopback_names=loopback and not token)
+        front = ActorApi(front, host, audit)
+    sidecar_paths = [f"/{root}/" for root in sidecar_roots]
+    front = Announced(front, audit, [*sidecar_paths, "/v1.0/"])
+    if quotas.limit_requests:
+        front = Paced(front, lambda tenant: quotas.of(tenant).requests_per_second, audit)
+    front = Identified(front, audit, tokens, sidecar_paths)
+    front = OwnSiteOnly(front, audit, loopback_names=loopback and tokens is None)
     front = RequestsCounted(front, host.client.meters.registry)
 
     def end_waits() -> None:
         orchestrations.end_waits()
         queues.end_waits()
 
-    return Gateway(front, host, end_waits, queues.close)
+    return Gateway(front, host, audit, end_waits, queues.close)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -132,20 +151,30 @@ async def serve(
     listener: socket.socket,
     *,
     drain_timeout: float,
+    body_timeout: float,
     ready: Callable[[], None],
+    token_file: TokenFile | None = None,
     worker: bool = True,
 ) -> None:
-    """Runs until SIGTERM or SIGINT: then takes no more, finishes what it has, and returns."""
+    """Runs until SIGTERM or SIGINT: then takes no more, finishes what it has, and returns.
+
+    SIGHUP has it read ``token_file`` at once; it looks by itself, too.
+    """
     host = gateway.host
     registry = Registry.of(app.registry for app in apps)
     own = (*OWN_ACTORS, orchestration_actor(registry))
     for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):
         await host.register(actor_class)
     await host.start()
-    working = _begin_work(host, registry) if worker and registry.activities else None
+    beside = [_begin_work(host, registry)] if worker and registry.activities else []
+    if token_file is not None:
+        beside.append(_begin("watch of the tokens", token_file.watch()))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_file.look_now)
     try:
         config = uvicorn.Config(
             gateway.app,
+            http=impatient(body_timeout, gateway.audit),
+            ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -164,19 +193,23 @@ async def serve(
         await server.serve(sockets=[listener])
         await gateway.close()
     finally:
-        if working is not None:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         await host.stop()
 
 
 def _begin_work(host: Host, registry: Registry) -> asyncio.Task[None]:
     worker = Worker(BesideServer(host.client, alone=isinstance(host, InProcessHost)), registry)
-    task = asyncio.create_task(worker.run(), name="worker", context=contextvars.Context())
+    return _begin("worker", worker.run())
+
+
+def _begin(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(work, name=name, context=contextvars.Context())
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.critical("the worker has ended", exc_info=error)
+            log.critical("the %s has ended", name, exc_info=error)
 
     task.add_done_callback(ended)
     return task

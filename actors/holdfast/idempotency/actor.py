@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
+# Nobody is shown a record whose time is over, so it may be swept a little later: what is committed soon after it was
+# begun is swept by the reminder it has. Another one would cost as much as the commit itself.
+_SWEPT_AFTER = 60.0
+
 
 class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
     """One (tenant, key)."""
@@ -28,7 +32,9 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
         async def work(now: float) -> Answer:
             request = requests.Begin.parse(data)
             owner = request.owner or secrets.token_urlsafe(12)
-            record = await self._change(lambda old: begin(old, now, owner, request.lease_seconds), request)
+            record = await self._change(
+                lambda old: begin(old, now, owner, request.lease_seconds, request.life), request
+            )
             if record.status is Status.SUCCESS:
                 return {"outcome": "done", "result": _value(record.result)}
             assert record.lease_expires_at is not None
@@ -86,7 +92,7 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
                 turn.delete(RECORD)
                 turn.delete(KEY)
             else:
-                turn.wake_at(record.expires_at)
+                turn.wake_at(_swept_at(record))
 
     async def _answer(self, work: Callable[[float], Any]) -> Answer:
         try:
@@ -103,15 +109,19 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
     async def _change(self, change: Callable[[Record | None], Record], named: requests.Begin | None = None) -> Record:
         async with self.work.turn() as turn:
             old = _loaded(await turn.load(RECORD))
-            turn.owes(None if old is None else old.expires_at)
+            turn.owes(None if old is None else _swept_at(old))
             record = change(old)
             if record != old:
                 turn.put(RECORD, record.to_json())
                 if named is not None and old is None:
                     # What its hash stands for, for those who look.
                     turn.put(KEY, {"tenant": named.tenant, "key": named.key})
-                turn.wake_at(record.expires_at)
+                turn.wake_at(_swept_at(record))
         return record
+
+
+def _swept_at(record: Record) -> float:
+    return record.expires_at + _SWEPT_AFTER
 
 
 def _loaded(value: dict[str, Any] | None) -> Record | None:

@@ -11,15 +11,17 @@ from typing import Any
 
 from dapr.actor import ActorInterface
 
-from holdfast.identity import check_id
+from holdfast.identity import DEFAULT_TENANT, check_tenant
 
 IDEMPOTENCY_TYPE = "IdempotencyActor"
-DEFAULT_TENANT = "default"
 
 
 def record_id(tenant: str, key: str) -> str:
-    """The actor that keeps a record. Keys may hold any characters, so their hash stands for them."""
-    return f"{check_id(tenant or DEFAULT_TENANT, 'tenant id')}@{hashlib.sha256(key.encode()).hexdigest()}"
+    """The actor that keeps a record. Keys may hold any characters, so their hash stands for them.
+
+    No two pairs have the same: a tenant has no ``@`` in it, and all hashes are of one length.
+    """
+    return f"{check_tenant(tenant or DEFAULT_TENANT)}@{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 class IdempotencyActorInterface(ActorInterface):

@@ -12,6 +12,7 @@ from holdfast.errors import AlreadyInProgress, LeaseLost
 RECORD = "record"
 KEY = "key"
 
+# No lease outlasts what is known of it.
 DEFAULT_LEASE, MAX_LEASE = 30, 3600
 DEFAULT_RETENTION, MAX_RETENTION = 24 * 60 * 60, 365 * 24 * 60 * 60
 
@@ -37,6 +38,8 @@ class Record:
     #: JSON text.
     result: str | None = None
     last_error: str | None = None
+    #: Which of those that had the key, one after the other, it is about.
+    life: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None}
@@ -51,9 +54,11 @@ def current(record: Record | None, now: float) -> Record | None:
     return None if record is None or record.expires_at <= now else record
 
 
-def begin(record: Record | None, now: float, owner: str, lease_seconds: float) -> Record:
+def begin(record: Record | None, now: float, owner: str, lease_seconds: float, life: str | None = None) -> Record:
     """Somebody wants to run it. Raises AlreadyInProgress when another does; a success stays what it is."""
     record = current(record, now)
+    if record is not None and life not in (None, record.life):
+        record = None  # what had the key then is no more
     attempts = 0 if record is None else record.attempts
     if record is not None and record.status is Status.SUCCESS:
         return record
@@ -68,9 +73,10 @@ def begin(record: Record | None, now: float, owner: str, lease_seconds: float) -
         owner,
         attempts + 1,
         now,
-        now + lease_seconds + DEFAULT_RETENTION,
+        now + DEFAULT_RETENTION,
         now + lease_seconds,
         last_error=None if record is None else record.last_error,
+        life=life if record is None else record.life,
     )
 
 
@@ -79,8 +85,7 @@ def renew(record: Record | None, now: float, owner: str, lease_seconds: float) -
     running = _owned(record, now, owner)
     if running.status is not Status.IN_PROGRESS:
         raise LeaseLost
-    until = now + lease_seconds
-    return replace(running, updated_at=now, lease_expires_at=until, expires_at=until + DEFAULT_RETENTION)
+    return replace(running, updated_at=now, lease_expires_at=now + lease_seconds, expires_at=now + DEFAULT_RETENTION)
 
 
 def commit(record: Record | None, now: float, owner: str, result: str | None, retention: float) -> Record:
@@ -88,7 +93,7 @@ def commit(record: Record | None, now: float, owner: str, result: str | None, re
     running = _owned(record, now, owner)
     if running.status is Status.SUCCESS:
         return running  # told twice
-    return Record(Status.SUCCESS, owner, running.attempts, now, now + retention, result=result)
+    return Record(Status.SUCCESS, owner, running.attempts, now, now + retention, result=result, life=running.life)
 
 
 def fail(record: Record | None, now: float, owner: str, error: str) -> Record:
@@ -96,7 +101,9 @@ def fail(record: Record | None, now: float, owner: str, error: str) -> Record:
     running = _owned(record, now, owner)
     if running.status is Status.SUCCESS:
         raise LeaseLost("It has succeeded already.")
-    return Record(Status.FAILURE, owner, running.attempts, now, now + DEFAULT_RETENTION, last_error=error)
+    return Record(
+        Status.FAILURE, owner, running.attempts, now, now + DEFAULT_RETENTION, last_error=error, life=running.life
+    )
 
 
 def _owned(record: Record | None, now: float, owner: str) -> Record:

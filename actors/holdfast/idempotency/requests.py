@@ -8,7 +8,7 @@ from pydantic import Field
 
 from holdfast.errors import TooLarge
 from holdfast.idempotency.record import DEFAULT_LEASE, DEFAULT_RETENTION, MAX_LEASE, MAX_RETENTION
-from holdfast.pushpop.requests import Request
+from holdfast.pushpop.requests import Name, Request
 from holdfast.runtime.serialization import check_lossless, dump
 
 MAX_RESULT_BYTES = 1024 * 1024
@@ -25,6 +25,9 @@ class Begin(Request):
     tenant: Annotated[str, Field(min_length=1, max_length=255)] = "default"
     owner: Annotated[Owner | None, Field(description="One is made up when left out.")] = None
     lease_seconds: LeaseSeconds = DEFAULT_LEASE
+    life: Annotated[
+        Name | None, Field(description="For a key that is used anew: a record of another life does not count.")
+    ] = None
 
 
 class Commit(Request):

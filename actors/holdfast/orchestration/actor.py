@@ -17,7 +17,7 @@ from holdfast.errors import (
     OrchestrationEnded,
     UnknownOrchestration,
 )
-from holdfast.identity import check_id
+from holdfast.identity import split_instance_actor
 from holdfast.orchestration import answers, requests
 from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
 from holdfast.orchestration.effects import RunActivity, StartSubOrchestration
@@ -28,8 +28,9 @@ from holdfast.orchestration.interface import (
     OrchestrationActorInterface,
     OrchestrationServiceInterface,
 )
-from holdfast.orchestration.messages import Outcome, Start
+from holdfast.orchestration.messages import ActivityOutcome, Outcome, Start
 from holdfast.orchestration.outbox import Outbox
+from holdfast.orchestration.tenants import Tenants
 from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.replies import refused
 from holdfast.runtime.errands import Errands
@@ -53,6 +54,7 @@ Answer = dict[str, Any]
 
 # When an instance whose code is not here is looked at again.
 _WITHOUT_CODE_SECONDS = 60.0
+_UNDECLARED = "other"
 # What is in memory only for as long as it is wanted.
 _PASSING = ("history-", "outbox-", INPUT, ENDING)
 
@@ -66,7 +68,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        check_id(self.id.id, "instance id")
+        # What runs in here knows no other tenant's instances: those it names are qualified on their way out.
+        self._tenant, self._instance_id = split_instance_actor(self.id.id)
         # Who waits for the end. Not saved: whoever waits asks again from time to time.
         self._doorbells: set[str] = set()
         self._errands = Errands(f"orchestration {self.id.id}")
@@ -145,6 +148,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             turn.wake_at(self._next_deadline(chronicle))
             await turn.save()
             chronicle.saved()
+            state.measure()
             turn.evict(*(key for key in turn.known() if key.startswith(_PASSING)))
             if self.always_replay or chronicle.ended:
                 state.forget_instance()
@@ -243,7 +247,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 return
             chronicle = state.chronicle
             box = chronicle.outbox[number]
-            outbox = Outbox(self.host, self.id.id, chronicle.seed)
+            outbox = Outbox(self.host, self._tenant, self._instance_id, chronicle.seed)
             # Should this fail, or never come back.
             box.send_at = self.now() + RESEND_SECONDS
             await outbox.send((effect for effect in box.effects if state.wanted(effect)), again=box.restored)
@@ -262,8 +266,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         if status is not None:
             rank = [chronicle.created_at, chronicle.execution_id, chronicle.events]
             entry = {"name": chronicle.name, "status": status, "at": chronicle.created_at, "rank": rank}
-        shard = shard_of(self.id.id)
-        note = {"instance_id": self.id.id, "entry": entry}
+        await Tenants.of(self.host).note(self._tenant)
+        shard = shard_of(self._instance_id, self._tenant)
+        note = {"instance_id": self._instance_id, "entry": entry}
         await self.host.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(note))
         await self._call_myself("Listed", {"status": status})
 
@@ -278,14 +283,17 @@ class _State:
         self.chronicle = chronicle
         self._registry = actor.registry
         self._now = actor.now
+        self._meters = actor.host.meters
         self._instance: Instance | None = None
+        #: Of activities whose outcome is yet to be saved: their names, how they ended, and how long they took.
+        self._latencies: list[tuple[str, str, float]] = []
 
     @classmethod
     async def of(cls, actor: OrchestrationActor, turn: Turn) -> _State:
         state: _State | None = actor.work.derived.get("state")
         if state is None:
             head = await turn.load(HEAD)
-            chronicle = await drive(turn, Chronicle.restore(actor.id.id, head))
+            chronicle = await drive(turn, Chronicle.restore(actor._instance_id, head))
             state = actor.work.derived["state"] = cls(actor, chronicle)
             turn.owes(actor._next_deadline(chronicle))
         return state
@@ -297,6 +305,8 @@ class _State:
     async def instance(self, turn: Turn) -> Instance:
         if self._instance is None:
             events = await drive(turn, self.chronicle.history())
+            if events:
+                self._meters.replays.labels(self.chronicle.name).inc()
             try:
                 self._instance = Instance.restore(self._registry, self.chronicle.instance_id, events)
             except UnknownOrchestration as error:
@@ -317,9 +327,27 @@ class _State:
             raise NotFound(f"There is no orchestration {self.chronicle.instance_id}.")
         instance = await self.instance(turn)
         now = self._now()
+        called = None
+        if isinstance(message, ActivityOutcome):
+            called = instance.activity_called(message.execution_id, message.scheduled_seq)
         delivery = instance.deliver([message], now)
         await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
-        return delivery.replies[0]
+        [reply] = delivery.replies
+        if reply is Verdict.NEVER_SCHEDULED:
+            self._meters.unscheduled.inc()
+            log.warning("orchestration %s was told of the end of what it never asked for", instance.instance_id)
+        elif called is not None and isinstance(message, ActivityOutcome) and reply is Verdict.RECORDED:
+            ended = "completed" if message.error is None else "failed"
+            self._latencies.append((called.name, ended, max(0.0, now - called.timestamp)))
+        return reply
+
+    def measure(self) -> None:
+        """What was saved counts."""
+        latencies, self._latencies = self._latencies, []
+        for called, ended, seconds in latencies:
+            # Code may make names up as it likes: those that nobody declared are one label.
+            name = _UNDECLARED if self._registry.activity(called) is None else called
+            self._meters.activities.labels(name, ended).observe(seconds)
 
     async def go_on(self, turn: Turn) -> None:
         """What is due by itself."""
@@ -366,9 +394,9 @@ def orchestration_actor(registry: Registry, *, always_replay: bool = False) -> t
     return made
 
 
-def waiting_for(instance_id: str) -> str:
-    """What a doorbell is told when an instance has ended; no queue is called so."""
-    return f"@{instance_id}"
+def waiting_for(actor_id: str) -> str:
+    """What a doorbell is told when an instance has ended; no queue is called so, of whichever tenant."""
+    return f"@@{actor_id}"
 
 
 async def drive(turn: Turn, steps: Steps[Result]) -> Result:

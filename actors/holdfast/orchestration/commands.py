@@ -109,6 +109,11 @@ class Commands:
         command = self._open.get(seq)
         return command is not None and command.kind is kind
 
+    def scheduled(self, seq: int) -> Event | None:
+        """What was scheduled there and has no answer yet."""
+        command = self._open.get(seq)
+        return None if command is None else command.event
+
     def is_awaited(self, seq: int) -> bool:
         """Whether the code waits for the answer of what was scheduled there."""
         command = self._open.get(seq)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from dapr.actor import ActorInterface
 from pydantic import Field
 
-from holdfast.identity import check_id
+from holdfast.identity import DEFAULT_TENANT, check_id, qualify
 from holdfast.pushpop.requests import Request
 from holdfast.runtime.work import DurableActor
 
@@ -31,8 +31,13 @@ PAGES_AT_ONCE = 20
 Entry = list[Any]
 
 
-def shard_of(instance_id: str) -> str:
-    return str(zlib.crc32(instance_id.encode()) % SHARDS)
+def shard_of(instance_id: str, tenant: str = DEFAULT_TENANT) -> str:
+    return qualify(tenant, str(zlib.crc32(instance_id.encode()) % SHARDS))
+
+
+def shards_of(tenant: str) -> list[str]:
+    """Each tenant has its own, so that listing one costs nothing of the others."""
+    return [qualify(tenant, str(shard)) for shard in range(SHARDS)]
 
 
 class InstanceIndexInterface(ActorInterface):
@@ -66,7 +71,7 @@ class List(Request):
 
 
 class InstanceIndexActor(DurableActor, InstanceIndexInterface):
-    """The instances of one shard. The directory has, for each page, its first id and its number."""
+    """A tenant's instances in one shard. The directory has, for each page, its first id and its number."""
 
     async def Note(self, data: dict[str, Any]) -> None:
         note = Note.parse(data)

@@ -147,6 +147,13 @@ class Instance:
             return False
         return execution.commands.is_awaited(scheduled_seq)
 
+    def activity_called(self, execution_id: int, scheduled_seq: int) -> history.ActivityScheduled | None:
+        """The call that an outcome is for, when there is none yet."""
+        if self._execution is None or self._execution.execution_id != execution_id:
+            return None
+        event = self._execution.commands.scheduled(scheduled_seq)
+        return event if isinstance(event, history.ActivityScheduled) else None
+
     def close(self) -> None:
         """Takes it out of memory."""
         if self._execution is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from holdfast.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
+from holdfast.identity import qualify
 from holdfast.orchestration.effects import CancelSubOrchestration, RunActivity, StartSubOrchestration, TellParent
 from holdfast.orchestration.failures import Failure
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
@@ -38,8 +39,10 @@ _BYTES_AT_ONCE = 2 * 1024 * 1024
 class Outbox:
     """Sends for one instance."""
 
-    def __init__(self, host: HostClient, instance_id: str, life: str | None) -> None:
+    def __init__(self, host: HostClient, tenant: str, instance_id: str, life: str | None) -> None:
         self._host = host
+        #: Whatever an instance names is of its own tenant.
+        self._tenant = tenant
         self._instance_id = instance_id
         #: What tells the instance from another that has this id later.
         self._life = life
@@ -159,6 +162,7 @@ class Outbox:
         if answer.get("success") is False and answer.get("error_code") not in _GONE:
             raise Unavailable(f"{effect.parent.instance_id} refuses what it waits for: {answer.get('message')}")
 
-    async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> Answer:
-        answer: Answer = load(await self._host.invoke_method(actor_type, actor_id, method, dump(data)))
+    async def _call(self, actor_type: str, name: str, method: str, data: Any) -> Answer:
+        address = qualify(self._tenant, name)
+        answer: Answer = load(await self._host.invoke_method(actor_type, address, method, dump(data)))
         return answer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dapr.actor import Remindable
 
 from holdfast.errors import InvalidRequest, Unavailable
-from holdfast.identity import partition_id, split_partition
+from holdfast.identity import partition_id, qualify, split_queue_actor
 from holdfast.pushpop.commands import Answer, Moment, execute_all
 from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import CONFIG, METADATA, Queue
@@ -37,7 +37,9 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._name, self._partition = split_partition(self.id.id)
+        # The core knows no other tenant's queues: what it names is qualified here, on its way out.
+        self._tenant, self._name, self._partition = split_queue_actor(self.id.id)
+        self._qualified = qualify(self._tenant, self._name)
         # Who waits for something to pop. Not saved: whoever waits asks again from time to time.
         self._doorbells: set[str] = set()
         self._errands = Errands(f"queue {self.id.id}")
@@ -164,7 +166,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         queue: Queue | None = self.work.derived.get("queue")
         if queue is None:
             metadata, config = await turn.load_all(METADATA, CONFIG)
-            steps = Queue.restore(self._name, QueueConfig.stored(config), metadata, self._partition)
+            steps = Queue.restore(self._name, QueueConfig.stored(config), metadata, self._partition, self._tenant)
             queue = self.work.derived["queue"] = await _drive(turn, steps)
             turn.owes(queue.next_deadline(self.now()))
         return queue
@@ -177,7 +179,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     def _run_errands(self, queue: Queue, *, ring_all: bool) -> None:
         if self._doorbells and (queue.available or ring_all):
             for doorbell in self._doorbells:
-                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self._name))
+                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self._qualified))
             self._doorbells.clear()
         if queue.stock.holdings.outbox:
             self._errands.start("transfer", self._transfer)
@@ -193,7 +195,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             parcel = load(await self._call(ACTOR_TYPE, self.id.id, "Transferred", sent))["next"]
             if parcel is None:
                 return
-            answer = load(await self._call(ACTOR_TYPE, parcel["target"], "Receive", parcel))
+            target = qualify(self._tenant, parcel["target"])
+            answer = load(await self._call(ACTOR_TYPE, target, "Receive", parcel))
             if not answer["success"]:
                 raise Unavailable(answer["message"])  # it stays here, and is sent again
             sent = {"number": parcel["number"]}
@@ -205,7 +208,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         for partition in news["partitions"]:
             body = {"config": news["config"], "version": news["version"]}
             try:
-                await self._call(ACTOR_TYPE, partition_id(self._name, partition), "Configure", body)
+                await self._call(ACTOR_TYPE, partition_id(self._qualified, partition), "Configure", body)
             except Unavailable as error:
                 unreached = error
                 continue
@@ -215,7 +218,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             raise unreached  # to be tried again later, and not at once
 
     async def _list(self) -> None:
-        await self._call(INDEX_TYPE, shard_of(self._name), "Add", self._name)
+        await self._call(INDEX_TYPE, shard_of(self._name, self._tenant), "Add", self._name)
         await self._call(ACTOR_TYPE, self.id.id, "Listed", None)
 
     def _new_lock_id(self) -> str:

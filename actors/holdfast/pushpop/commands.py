@@ -73,6 +73,7 @@ def _push(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
             entry.dedup_id,
             entry.delay_seconds,
             entry.ttl_seconds,
+            entry.tenant_id or None,
         )
         for entry in request.items
     ]

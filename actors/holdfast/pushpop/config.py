@@ -11,6 +11,8 @@ from holdfast.identity import ID_PATTERN, MAX_ID_LENGTH, check_queue_id
 from holdfast.pushpop.requests import MAX_SECONDS, explain
 
 MAX_PARTITIONS = 256
+# What a queue of activities has room for, unless it was given more.
+_LOCKS_OF_WORKERS = 10_000
 
 
 class QueueConfig(BaseModel):
@@ -73,3 +75,13 @@ class QueueConfig(BaseModel):
     def stored(cls, value: dict[str, Any] | None) -> QueueConfig:
         """What was saved, by a later version too: a key that is not known here is left out."""
         return cls.model_validate({key: entry for key, entry in (value or {}).items() if key in cls.model_fields})
+
+
+def missing_for_activities(config: dict[str, Any]) -> dict[str, Any]:
+    """What has to be set before a queue can be one of activities.
+
+    Many locks at once; and what was delivered too often is left to the worker, which tells whoever waits for it.
+    """
+    if config.get("worker_queue"):
+        return {}  # what was changed since then is as somebody wants it
+    return {"max_locks": max(_LOCKS_OF_WORKERS, config["max_locks"]), "worker_queue": True}

@@ -23,7 +23,7 @@ from holdfast.errors import (
     RateLimited,
     StorageBroken,
 )
-from holdfast.identity import DEAD_LETTER_SUFFIX, partition_id
+from holdfast.identity import DEAD_LETTER_SUFFIX, DEFAULT_TENANT, partition_id
 from holdfast.pushpop.arrivals import Arrivals
 from holdfast.pushpop.calendar import moment_of, tick_of
 from holdfast.pushpop.dedup import Dedup
@@ -81,6 +81,7 @@ class Pushed:
     dedup_id: str | None = None
     delay_seconds: float = 0.0
     ttl_seconds: int | None = None
+    tenant_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -93,10 +94,11 @@ class Completion:
 
 
 class Queue:
-    """The state of one queue, or of one partition of it."""
+    """The state of one queue, or of one partition of it. Other queues it names are those of its tenant."""
 
-    def __init__(self, name: str, config: QueueConfig, partition: int = 0) -> None:
+    def __init__(self, name: str, config: QueueConfig, partition: int = 0, tenant: str = DEFAULT_TENANT) -> None:
         self.name = name
+        self.tenant = tenant
         self.config = config
         self.partition = partition
         self.stock = Stock(name)
@@ -528,6 +530,7 @@ class Queue:
             # Its time runs from when it can be taken.
             None if ttl is None else (due_at or now) + ttl,
             due_at,
+            tenant_id=pushed.tenant_id,
         )
 
     def _shelve(self, now: float, pushed: Pushed) -> Steps[str]:
@@ -644,7 +647,7 @@ class Queue:
             "original_queue": self.name,
             "original_partition": self.partition,
             "original_id": taken.item_id(self.partition),
-            "tenant_id": "default",
+            "tenant_id": item.tenant_id or self.tenant,
             "idempotency_key": item.idempotency_key,
             "dead_lettered_at": at,
         }
@@ -674,10 +677,15 @@ class Queue:
 
     @classmethod
     def restore(
-        cls, name: str, config: QueueConfig, metadata: dict[str, Any] | None, partition: int = 0
+        cls,
+        name: str,
+        config: QueueConfig,
+        metadata: dict[str, Any] | None,
+        partition: int = 0,
+        tenant: str = DEFAULT_TENANT,
     ) -> Steps[Queue]:
         """The queue as it was saved; a queue nobody has used is an empty one."""
-        queue = cls(name, config, partition)
+        queue = cls(name, config, partition, tenant)
         if metadata is None:
             return queue
         if metadata["_format"] > FORMAT:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dapr.actor import ActorInterface
 
-from holdfast.identity import check_actor_id
+from holdfast.identity import DEFAULT_TENANT, check_queue_id, qualify
+from holdfast.runtime.serialization import load
 from holdfast.runtime.work import DurableActor
+
+if TYPE_CHECKING:
+    from holdfast.runtime.contract import HostClient
 
 INDEX_TYPE = "QueueIndexActor"
 SHARDS = 16
@@ -17,8 +22,19 @@ SHARDS = 16
 PAGE = 500
 
 
-def shard_of(queue: str) -> str:
-    return str(zlib.crc32(queue.encode()) % SHARDS)
+def shard_of(queue: str, tenant: str = DEFAULT_TENANT) -> str:
+    return qualify(tenant, str(zlib.crc32(queue.encode()) % SHARDS))
+
+
+def shards_of(tenant: str) -> list[str]:
+    """Each tenant has its own, so that listing one costs nothing of the others."""
+    return [qualify(tenant, str(shard)) for shard in range(SHARDS)]
+
+
+async def list_queues(client: HostClient, tenant: str) -> list[str]:
+    """The names of a tenant's queues, in no order."""
+    shards = await asyncio.gather(*(client.invoke_method(INDEX_TYPE, shard, "List") for shard in shards_of(tenant)))
+    return [name for shard in shards for name in load(shard)]
 
 
 class QueueIndexInterface(ActorInterface):
@@ -30,10 +46,10 @@ class QueueIndexInterface(ActorInterface):
 
 
 class QueueIndexActor(DurableActor, QueueIndexInterface):
-    """The names of the queues of one shard. Adding one costs a page, listing costs all pages."""
+    """The names of a tenant's queues in one shard. Adding one costs a page, listing costs all pages."""
 
     async def Add(self, queue: str) -> None:
-        check_actor_id(queue)
+        check_queue_id(queue)
         async with self.work.turn() as turn:
             pages = await self._pages(turn)
             if any(queue in page for page in pages):

@@ -18,7 +18,10 @@ ACTOR_TYPE = "PushPopActor"
 class PushPopActorInterface(ActorInterface):
     @abstractmethod
     async def Push(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{item, priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key}`` or ``{items: [those]}``."""
+        """``{item, priority, dedup_id, delay_seconds, ttl_seconds, idempotency_key, tenant_id}``.
+
+        Or ``{items: [those]}``.
+        """
 
     @abstractmethod
     async def Pop(self, data: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -140,6 +140,8 @@ class Item:
     due_at: float | None = None
     #: Of a dead letter: where it came from and why.
     origin: dict[str, Any] | None = None
+    #: On whose behalf it was pushed, when that is not whose queue it is.
+    tenant_id: str | None = None
 
     @property
     def size(self) -> int:
@@ -166,6 +168,7 @@ _STORED = (
     ("until", "expires_at"),
     ("due", "due_at"),
     ("origin", "origin"),
+    ("tenant", "tenant_id"),
 )
 
 
@@ -188,6 +191,8 @@ class Delivery:
             message["dedup_id"] = self.item.dedup_id
         if self.item.idempotency_key is not None:
             message["idempotency_key"] = self.item.idempotency_key
+        if self.item.tenant_id is not None:
+            message["tenant_id"] = self.item.tenant_id
         if self.taken.error is not None:
             message["last_error"] = self.taken.error
         if self.item.origin is not None:

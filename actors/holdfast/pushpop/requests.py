@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from holdfast.errors import InvalidRequest, TooLarge
+from holdfast.identity import ID_PATTERN, MAX_ID_LENGTH
 from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
 from holdfast.runtime.serialization import check_lossless, dump, load
 
@@ -31,6 +32,8 @@ LockId = Annotated[str, Field(min_length=1, max_length=255, examples=["kX3vQ1b2c
 Text = Annotated[str | None, Field(max_length=MAX_TEXT), AfterValidator(_shown_instead_of_nul)]
 #: For programs to compare.
 Key = Annotated[str | None, Field(max_length=255, pattern=r"^[^\x00]*$")]
+#: An empty one is none.
+TenantId = Annotated[str | None, Field(max_length=MAX_ID_LENGTH, pattern=f"^({ID_PATTERN[1:-1]})?$")]
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 Delay = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="Not to be taken before.")]
 ItemIds = Annotated[list[str], Field(min_length=1, max_length=MAX_COMPLETED, examples=[["0-5-12-7"]])]
@@ -59,7 +62,8 @@ class PushItem(Request):
         int | None,
         Field(ge=1, le=MAX_SECONDS, description="Dropped when nobody took it so long after it could be taken."),
     ] = None
-    idempotency_key: Key = None
+    idempotency_key: Annotated[Key, Field(description="What its consumer tells repetitions by.")] = None
+    tenant_id: Annotated[TenantId, Field(description="On whose behalf; the queue's own tenant when left out.")] = None
 
     def text(self) -> str:
         """The payload as it is stored."""
@@ -212,6 +216,7 @@ class StoredItem(Request):
     at: float
     key: str | None = None
     dedup: str | None = None
+    tenant: str | None = None
     origin: dict[str, Any] | None = None
 
     @field_validator("item")

@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 _TURN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 # A lock lasts 300 s at most, but can be extended again and again.
 _PROCESSING_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+# From one that a worker beside its instance was waiting for to one that takes a person's day.
+_ACTIVITY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 28_800.0)
 
 
 class Meters:
@@ -33,6 +35,24 @@ class Meters:
             "holdfast_processing_seconds",
             "Time from a pop to the acknowledgement or completion of what it locked.",
             buckets=_PROCESSING_BUCKETS,
+            registry=self.registry,
+        )
+        self.replays = Counter(
+            "holdfast_replays_total",
+            "Times the code of an instance was brought back from its history.",
+            ["orchestration"],
+            registry=self.registry,
+        )
+        self.activities = Histogram(
+            "holdfast_activity_latency_seconds",
+            "Time from when an activity was asked for to when its instance has the outcome.",
+            ["activity", "outcome"],
+            buckets=_ACTIVITY_BUCKETS,
+            registry=self.registry,
+        )
+        self.unscheduled = Counter(
+            "holdfast_unscheduled_completions_total",
+            "Completions of what no instance had asked for; they changed nothing.",
             registry=self.registry,
         )
         self.long_polls = Gauge(

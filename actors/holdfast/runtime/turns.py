@@ -225,9 +225,11 @@ class Turns:
                 break
             del self._awaited[outcome]
             if not outcome.done():
+                log.warning("%s %s did not answer within %g s", address.type, address.id, self._call_timeout)
+                # Without its id, which says more than callers may know: whose it is.
                 outcome.set_exception(
                     Unavailable(
-                        f"{address.type} {address.id} did not answer within {self._call_timeout:g} s. "
+                        f"{address.type} did not answer within {self._call_timeout:g} s. "
                         "Two actors that call each other wait for each other."
                     )
                 )

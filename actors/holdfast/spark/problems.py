@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError
 from holdfast.identity import split_tenant
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE
+from holdfast.orchestration.tenants import TENANT_INDEX_TYPE
 from holdfast.pushpop.doorbell import DOORBELL_TYPE
 from holdfast.pushpop.index import INDEX_TYPE
 from holdfast.spark.rows import SEPARATOR, Address, Decoder, Problem
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FOREIGN = "foreign"
 _READ = (Items, Instances, History, Idempotency)
 #: Types whose values are in no table.
-_OTHERS = (INDEX_TYPE, INSTANCE_INDEX_TYPE, DOORBELL_TYPE)
+_OTHERS = (INDEX_TYPE, INSTANCE_INDEX_TYPE, TENANT_INDEX_TYPE, DOORBELL_TYPE)
 
 
 def problems_of(store: Store, options: Options, within: Range) -> Iterator[list[tuple[Any, ...]]]:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from holdfast.orchestration.history import Event
 
 BEGINNING = datetime(2024, 1, 1, tzinfo=UTC)
+# So many calls and messages one after the other, and something goes round in a circle.
+MAX_STEPS = 100_000
 
 
 class Rehearsal:
@@ -82,12 +84,16 @@ class Rehearsal:
         """Its result, however long it waits: time is skipped until it has ended."""
         run = self.start(orchestration, input, **options)
         await run.settle()
-        while not run.ended:
+        for _ in range(MAX_STEPS):
+            if run.ended:
+                return run.result()
             moment = min((one.next_moment for one in self._runs.values() if one.next_moment is not None), default=None)
             if moment is None:
                 raise HoldfastError(f"{run.instance_id} waits for something that nobody sends: {run.waits_for()}.")
             await self._pass_until(moment)
-        return run.result()
+        raise HoldfastError(
+            f"{run.instance_id} has not ended after {MAX_STEPS:,} moments: skip() lets time pass step by step."
+        )
 
     async def skip(self, seconds: float) -> None:
         """Lets time pass, and everything happen that is due meanwhile, in its order."""
@@ -104,9 +110,14 @@ class Rehearsal:
 
     async def settle(self) -> None:
         """Calls the activities that are scheduled, and goes on until everything waits for time or for events."""
-        while self._waiting:
+        for _ in range(MAX_STEPS):
+            if not self._waiting:
+                return
             instance_id, effect = self._waiting.popleft()
             await self._bring_about(self._runs[instance_id], effect)
+        raise HoldfastError(
+            f"Nothing comes to rest after {MAX_STEPS:,} calls: does an orchestration go round for ever?"
+        )
 
     def close(self) -> None:
         for run in self._runs.values():

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from pydantic import Field
 
 from holdfast.errors import InvalidRequest
-from holdfast.identity import check_id
+from holdfast.identity import DEFAULT_TENANT, check_id
 from holdfast.pushpop.requests import Request
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
 Positive = Annotated[int, Field(ge=1)]
-
-# What a queue of activities has room for, unless it was given more.
-_MAX_LOCKS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +36,8 @@ class Job:
     life: str | None = None
     #: Whether it may be in its queue twice.
     again: bool = False
+    #: Whose queue it was in. What the item says of itself anybody may have written who can push there.
+    tenant: str = DEFAULT_TENANT
 
     @property
     def place(self) -> dict[str, Any]:
@@ -50,11 +49,17 @@ class Job:
         """The same however often the activity is run for this call."""
         return f"{self.instance_id}:{self.execution_id}:{self.scheduled_seq}"
 
+    def __str__(self) -> str:
+        """As the log has it."""
+        whose = "" if self.tenant == DEFAULT_TENANT else f" of tenant {self.tenant}"
+        return f"{self.name} of {self.instance_id}{whose}"
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What was taken from a queue together, under one lock."""
 
+    tenant: str
     queue: str
     lock_id: str
     jobs: Sequence[Job]
@@ -75,7 +80,7 @@ class _Item(Request):
     input: Any
 
 
-def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
+def batch_of(tenant: str, queue: str, answer: dict[str, Any]) -> Batch:
     """What a pop under a lock gave."""
     jobs: list[Job] = []
     strangers: list[str] = []
@@ -98,29 +103,24 @@ def batch_of(queue: str, answer: dict[str, Any]) -> Batch:
                 deliveries=message["delivery_count"],
                 life=read.life,
                 again=read.again,
+                tenant=tenant,
             )
         )
-    return Batch(queue, answer["lock_id"], jobs, strangers)
-
-
-def missing_config(config: dict[str, Any]) -> dict[str, Any]:
-    """What has to be set before a queue can be one of activities.
-
-    Many locks at once; and what was delivered too often is left to the worker, which tells whoever waits for it.
-    """
-    if config.get("worker_queue"):
-        return {}  # what was changed since then is as somebody wants it
-    return {"max_locks": max(_MAX_LOCKS, config["max_locks"]), "worker_queue": True}
+    return Batch(tenant, queue, answer["lock_id"], jobs, strangers)
 
 
 class Bench(Protocol):
     """Every call may raise a HoldfastError; what is retryable says so."""
 
-    async def prepare(self, queue: str) -> int:
+    def tenants(self) -> AsyncIterator[str]:
+        """Those whose queues are to be served, as they become known."""
+        ...
+
+    async def prepare(self, tenant: str, queue: str) -> int:
         """Before the first job is taken from a queue. Answers how often one may be delivered there."""
         ...
 
-    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
+    async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> Batch | None:
         """Up to so many jobs; waits some seconds for the first, and answers None when none came."""
         ...
 

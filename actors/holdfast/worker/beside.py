@@ -7,16 +7,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import by_code
-from holdfast.idempotency.interface import DEFAULT_TENANT, IDEMPOTENCY_TYPE, record_id
+from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
+from holdfast.identity import qualify
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.orchestration.tenants import Tenants
+from holdfast.pushpop.config import missing_for_activities
 from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump, load
-from holdfast.worker.bench import batch_of, missing_config
+from holdfast.worker.bench import batch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from holdfast.runtime.contract import HostClient
     from holdfast.worker.bench import Batch, Job
@@ -28,7 +31,7 @@ _MARK = "beside"
 
 
 class BesideServer:
-    """A bench whose calls travel together wherever they can."""
+    """A bench whose calls travel together wherever they can. It serves all tenants there are."""
 
     def __init__(self, client: HostClient, *, alone: bool = False) -> None:
         """``alone`` when there is no other process like this one: what one before it had locked is given back then."""
@@ -38,55 +41,61 @@ class BesideServer:
         self._instances = Gatherer(client, ORCHESTRATION_TYPE)
         self._doorbell = Doorbell(client)
 
-    async def prepare(self, queue: str) -> int:
-        config = await self._ask(queue, "GetConfig", None)
-        if missing := missing_config(config):
-            config = await self._ask(queue, "SetConfig", missing)
+    def tenants(self) -> AsyncIterator[str]:
+        return Tenants.of(self._client).each(alone=self._alone)
+
+    async def prepare(self, tenant: str, queue: str) -> int:
+        config = await self._ask(tenant, queue, "GetConfig", None)
+        if missing := missing_for_activities(config):
+            config = await self._ask(tenant, queue, "SetConfig", missing)
         if self._alone:
-            await self._ask(queue, "GiveBackMarked", {"mark": _MARK})
+            await self._ask(tenant, queue, "GiveBackMarked", {"mark": _MARK})
         return int(config["max_deliveries"])
 
-    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
-        with Listening(queue) as rung:
+    async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> Batch | None:
+        with Listening(qualify(tenant, queue)) as rung:
             body: dict[str, Any] = {"count": count, "ttl_seconds": lock_seconds}
             body |= {"doorbell": await self._doorbell.hang(), "mark": _MARK if self._alone else None}
-            answer = await self._ask(queue, "PopWithAck", body)
+            answer = await self._ask(tenant, queue, "PopWithAck", body)
             if not answer["count"]:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_WAIT_SECONDS):
                         await rung.wait()
                 return None
-        return batch_of(queue, answer)
+        return batch_of(tenant, queue, answer)
 
     async def extend(self, batch: Batch, seconds: int) -> None:
-        await self._ask(batch.queue, "ExtendLock", {"lock_id": batch.lock_id, "additional_ttl_seconds": seconds})
+        body = {"lock_id": batch.lock_id, "additional_ttl_seconds": seconds}
+        await self._ask(batch.tenant, batch.queue, "ExtendLock", body)
 
     async def done(self, batch: Batch, job: Job) -> None:
-        await self._ask(batch.queue, "Complete", {"ids": [job.item_id]})
+        await self._ask(batch.tenant, batch.queue, "Complete", {"ids": [job.item_id]})
 
     async def give_back(self, batch: Batch, jobs: Sequence[Job], error: str, delay_seconds: float) -> None:
         ids = [job.item_id for job in jobs]
         body = {"lock_id": batch.lock_id, "ids": ids, "error": error, "delay_seconds": delay_seconds}
-        await self._ask(batch.queue, "Abandon", body)
+        await self._ask(batch.tenant, batch.queue, "Abandon", body)
 
     async def bury(self, batch: Batch, item_ids: Sequence[str], reason: str) -> None:
-        await self._ask(batch.queue, "DeadLetter", {"lock_id": batch.lock_id, "ids": item_ids, "reason": reason})
+        body = {"lock_id": batch.lock_id, "ids": item_ids, "reason": reason}
+        await self._ask(batch.tenant, batch.queue, "DeadLetter", body)
 
     async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
         body = {"of": "activity"} | job.place | outcome
-        accepted(await self._instances.call(job.instance_id, "Outcome", dump(body)))
+        accepted(await self._instances.call(qualify(job.tenant, job.instance_id), "Outcome", dump(body)))
 
     async def awaited(self, job: Job) -> bool:
-        return bool(accepted(await self._instances.call(job.instance_id, "Awaited", dump(job.place)))["awaited"])
+        instance = qualify(job.tenant, job.instance_id)
+        return bool(accepted(await self._instances.call(instance, "Awaited", dump(job.place)))["awaited"])
 
     async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        named = {"key": job.key} if what == "begin" else {}
-        record = record_id(DEFAULT_TENANT, job.key)
+        named = {"key": job.key, "tenant": job.tenant} if what == "begin" else {}
+        record = record_id(job.tenant, job.key)
         answer = await self._client.invoke_method(IDEMPOTENCY_TYPE, record, what.capitalize(), dump(body | named))
         return accepted(load(answer))
 
-    async def _ask(self, queue: str, method: str, data: Any) -> dict[str, Any]:
-        return accepted(await self._queues.call(queue, method, dump(data)))
+    async def _ask(self, tenant: str, queue: str, method: str, data: Any) -> dict[str, Any]:
+        return accepted(await self._queues.call(qualify(tenant, queue), method, dump(data)))
 
 
 def accepted(answer: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NotInAnActivity
+from holdfast.identity import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from holdfast.worker.bench import Job
@@ -25,6 +26,8 @@ class ActivityContext:
     attempt: int
     #: The same for every run of this call, for effects that must happen once.
     idempotency_key: str
+    #: Whose orchestration it is: ``client.idempotent(tenant_id=…)`` keeps what is for one tenant from the others.
+    tenant_id: str = DEFAULT_TENANT
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
@@ -37,7 +40,7 @@ class ActivityContext:
 
     @classmethod
     def of(cls, job: Job) -> ActivityContext:
-        return cls(job.instance_id, job.execution_id, job.scheduled_seq, job.name, job.attempt, job.key)
+        return cls(job.instance_id, job.execution_id, job.scheduled_seq, job.name, job.attempt, job.key, job.tenant)
 
 
 current: ContextVar[ActivityContext] = ContextVar("holdfast_activity")

@@ -6,17 +6,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.calls import QueueCalls
+from holdfast.client.connection import Repeat
 from holdfast.client.idempotency import IdempotencyCalls
 from holdfast.client.run_calls import RunCalls
 from holdfast.client.taking import take
 from holdfast.errors import AnswerLost, Unavailable
-from holdfast.idempotency.interface import DEFAULT_TENANT
 from holdfast.runtime.serialization import dump
-from holdfast.worker.bench import batch_of, missing_config
+from holdfast.worker.bench import batch_of
 from holdfast.worker.completions import Completions
+from holdfast.worker.worker import insist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from holdfast.client.connection import Connection
     from holdfast.worker.bench import Batch, Job
@@ -25,24 +26,25 @@ _WAIT_SECONDS = 20.0
 
 
 class Remote:
-    """A bench at the other end of a connection."""
+    """A bench at the other end of a connection: that of one tenant, which is its token's or the one it names."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._queues: dict[str, QueueCalls] = {}
         self._completions: dict[str, Completions] = {}
 
-    async def prepare(self, queue: str) -> int:
-        calls = self._queue(queue)
+    async def tenants(self) -> AsyncIterator[str]:
+        """The server knows whose the token is."""
+        yield await insist(self._tenant, "whose activities there are to run")
+
+    async def prepare(self, tenant: str, queue: str) -> int:
         with _repeatable():
-            config = await calls.config()
-            if missing := missing_config(config):
-                config = await calls.set_config(missing)
+            config = await self._queue(queue).work()
         return int(config["max_deliveries"])
 
-    async def take(self, queue: str, count: int, lock_seconds: int) -> Batch | None:
+    async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> Batch | None:
         answer = await take(self._queue(queue), count, lock_seconds, _WAIT_SECONDS)
-        return batch_of(queue, answer) if answer["count"] else None
+        return batch_of(tenant, queue, answer) if answer["count"] else None
 
     async def extend(self, batch: Batch, seconds: int) -> None:
         await self._queue(batch.queue).extend(batch.lock_id, seconds)
@@ -70,7 +72,11 @@ class Remote:
 
     async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         with _repeatable():
-            return await IdempotencyCalls(self._connection, DEFAULT_TENANT, job.key).call(what, body)
+            return await IdempotencyCalls(self._connection, job.tenant, job.key).call(what, body)
+
+    async def _tenant(self) -> str:
+        with _repeatable():
+            return str((await self._connection.call("GET", "status", repeat=Repeat.ALWAYS))["tenant"])
 
     def _queue(self, name: str) -> QueueCalls:
         calls = self._queues.get(name)

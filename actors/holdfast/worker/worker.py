@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from holdfast.errors import AlreadyInProgress, HoldfastError, NotFound
+from holdfast.identity import qualify
 from holdfast.orchestration.failures import Failure
 from holdfast.orchestration.payloads import sendable
 from holdfast.runtime.serialization import dump, load
@@ -91,7 +92,7 @@ class Worker:
         for activity in registry.activities:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
-        self._max_deliveries: dict[str, int] = {}
+        self._max_deliveries: dict[tuple[str, str], int] = {}
         self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix=threads.NAME)
         self._underway: set[_Underway] = set()
         #: Of those that must happen once, while they run.
@@ -101,31 +102,33 @@ class Worker:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for queue in sorted(self._queues):
-                    group.create_task(self._serve(queue))
+                async for tenant in self._bench.tenants():
+                    for queue in sorted(self._queues):
+                        group.create_task(self._serve(tenant, queue))
         finally:
             await self._end()
 
-    async def _serve(self, queue: str) -> None:
+    async def _serve(self, tenant: str, queue: str) -> None:
+        # Of its own for each tenant: one that has much to do does not hold up the others.
         slots = _Slots(self._slots)
         while True:
             wanted = await slots.reserve()
             taken = 0
             try:
-                if queue not in self._max_deliveries:
-                    self._max_deliveries[queue] = await self._bench.prepare(queue)
-                batch = await self._bench.take(queue, wanted, self._queues[queue])
+                if (tenant, queue) not in self._max_deliveries:
+                    self._max_deliveries[tenant, queue] = await self._bench.prepare(tenant, queue)
+                batch = await self._bench.take(tenant, queue, wanted, self._queues[queue])
                 if batch is not None:
                     taken = len(batch.jobs)
                     self._begin(batch, slots)
             except HoldfastError as error:
-                if queue not in self._max_deliveries and self._gives_up and not error.retryable:
+                if (tenant, queue) not in self._max_deliveries and self._gives_up and not error.retryable:
                     raise
-                log.warning("no activities from %s: %s", queue, error)
+                log.warning("no activities from %s: %s", qualify(tenant, queue), error)
                 await asyncio.sleep(uniform(0.5, 1.5))
             except Exception:
                 # No reason for the activities of other queues, or for the next ones, to wait for ever.
-                log.exception("taking activities from %s failed", queue)
+                log.exception("taking activities from %s failed", qualify(tenant, queue))
                 await asyncio.sleep(uniform(0.5, 1.5))
             finally:
                 await slots.release(wanted - taken)
@@ -153,7 +156,7 @@ class Worker:
         what = f"burying {len(batch.strangers)} items of {batch.queue} that are no activities"
         log.warning(what)
         try:
-            await _insist(lambda: self._bench.bury(batch, batch.strangers, "It is no activity."), what)
+            await insist(lambda: self._bench.bury(batch, batch.strangers, "It is no activity."), what)
         except HoldfastError as error:
             # Their lock runs out, and they come again.
             log.warning("%s: %s", what, error)
@@ -172,13 +175,20 @@ class Worker:
                 if (missing := ceil(clock() - began + lasts - granted)) > 0:
                     await self._bench.extend(underway.batch, missing)
                     granted += missing
-                for job in list(underway.running):
-                    if lease := self._leases.get(job):
-                        await self._bench.once(job, "renew", lease)
-                    if not await self._bench.awaited(job):
-                        self._stop(underway, job)
             except HoldfastError as error:
                 log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, error)
+            for job in list(underway.running):
+                await self._look_after(underway, job)
+
+    async def _look_after(self, underway: _Underway, job: Job) -> None:
+        """Whatever becomes of one, the others of its batch are looked after too."""
+        try:
+            if lease := self._leases.get(job):
+                await self._bench.once(job, "renew", lease)
+            if not await self._bench.awaited(job):
+                self._stop(underway, job)
+        except HoldfastError as error:
+            log.warning("%s of %s, while it runs: %s", job.name, job.instance_id, error)
 
     def _stop(self, underway: _Underway, job: Job) -> None:
         task = underway.running.get(job)
@@ -194,12 +204,12 @@ class Worker:
         except asyncio.CancelledError:
             if not context.cancelled:
                 raise
-            await _insist(lambda: self._bench.done(underway.batch, job), f"{job.name} of {job.instance_id}")
+            await insist(lambda: self._bench.done(underway.batch, job), str(job))
         except HoldfastError as error:
             # Its lock runs out, and it comes again.
-            log.warning("%s of %s: %s", job.name, job.instance_id, error)
+            log.warning("%s: %s", job, error)
         except Exception:
-            log.exception("%s of %s", job.name, job.instance_id)
+            log.exception("%s", job)
         finally:
             del underway.running[job]
             if not underway.running:
@@ -208,21 +218,19 @@ class Worker:
 
     async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
         activity = self._registry.activity(job.name)
-        if (job.deliveries > 1 or job.again) and not await _insist(
-            lambda: self._bench.awaited(job), f"whether {job.name} of {job.instance_id} is awaited"
+        if (job.deliveries > 1 or job.again) and not await insist(
+            lambda: self._bench.awaited(job), f"whether {job} is awaited"
         ):
             # Whoever had it before has told of its end, and died before it was off the queue; or it was given up.
-            await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+            await insist(lambda: self._bench.done(batch, job), str(job))
             return
         most = _UNKNOWN_DELIVERIES if activity is None else activity.max_deliveries
-        if job.deliveries > (most or self._max_deliveries[batch.queue]):
+        if job.deliveries > (most or self._max_deliveries[batch.tenant, batch.queue]):
             reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
             if activity is None:
                 reason = f"It was taken {job.deliveries - 1} times, and no worker has an activity {job.name}."
             await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
-            await _insist(
-                lambda: self._bench.bury(batch, [job.item_id], reason), f"burying {job.name} of {job.instance_id}"
-            )
+            await insist(lambda: self._bench.bury(batch, [job.item_id], reason), f"burying {job}")
             return
         if activity is None:
             await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
@@ -231,16 +239,16 @@ class Worker:
             outcome = await (self._run_once if activity.idempotent else self._run)(activity, job, context)
         except AlreadyInProgress:
             # It is in the queue twice, and the other one is being run: should that fail, it comes again.
-            await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+            await insist(lambda: self._bench.done(batch, job), str(job))
             return
         await self._tell(job, outcome)
-        await _insist(lambda: self._bench.done(batch, job), f"{job.name} of {job.instance_id}")
+        await insist(lambda: self._bench.done(batch, job), str(job))
 
     async def _run_once(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         """What it came to before, if it ran to its end for this call."""
         # By its item, not by its worker: whoever gets it when a worker died goes on at once.
         lease = {"owner": f"{activity.queue}:{job.item_id}", "lease_seconds": 2 * self._queues[activity.queue]}
-        begun = await self._bench.once(job, "begin", lease)
+        begun = await self._begin_once(job, lease)
         if begun["outcome"] == "done":
             return {"result": dump(begun["result"]).decode()}
         self._leases[job] = lease
@@ -251,11 +259,27 @@ class Worker:
         owner = {"owner": lease["owner"]}
         if "result" in outcome:
             done = owner | {"result": load(outcome["result"])}
-            await _insist(lambda: self._bench.once(job, "commit", done), f"{job.name} of {job.instance_id}")
+            await insist(lambda: self._bench.once(job, "commit", done), str(job))
         else:
             failed = owner | {"error": outcome["error"]["message"][:1000]}
-            await _insist(lambda: self._bench.once(job, "fail", failed), f"{job.name} of {job.instance_id}")
+            await insist(lambda: self._bench.once(job, "fail", failed), str(job))
         return outcome
+
+    async def _begin_once(self, job: Job, lease: dict[str, Any]) -> dict[str, Any]:
+        """Raises AlreadyInProgress; what passes otherwise is waited for."""
+        # An instance that was deleted has left its records, and its id is free for another.
+        life = {} if job.life is None else {"life": job.life}
+
+        async def begin() -> dict[str, Any] | AlreadyInProgress:
+            try:
+                return await self._bench.once(job, "begin", lease | life)
+            except AlreadyInProgress as error:
+                return error
+
+        begun = await insist(begin, f"whether {job.name} of {job.instance_id} has run")
+        if isinstance(begun, AlreadyInProgress):
+            raise begun
+        return begun
 
     async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         try:
@@ -287,9 +311,9 @@ class Worker:
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
         """Until whoever waits has it: an activity that was done is not lost because nobody could be reached."""
         try:
-            await _insist(lambda: self._bench.tell(job, outcome), f"the outcome of {job.name} of {job.instance_id}")
+            await insist(lambda: self._bench.tell(job, outcome), f"the outcome of {job}")
         except NotFound:
-            log.info("nobody waits for %s of %s any more", job.name, job.instance_id)
+            log.info("nobody waits for %s any more", job)
 
     async def _end(self) -> None:
         for keeper in self._keepers:
@@ -313,7 +337,7 @@ def _failed(failure: Failure) -> dict[str, Any]:
     return {"error": failure.dump()}
 
 
-async def _insist(call: Callable[[], Awaitable[Result]], what: str) -> Result:
+async def insist(call: Callable[[], Awaitable[Result]], what: str) -> Result:
     """Again and again, as long as trying again can help."""
     pause = _FIRST_PAUSE
     while True:

@@ -90,6 +90,30 @@ async def test_what_nobody_sends_is_named(rehearsal: Rehearsal) -> None:
         run.result()
 
 
+async def test_what_goes_round_for_ever_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.testing.rehearsal.MAX_STEPS", 50)
+    app = App()
+
+    @app.activity
+    def poll() -> bool:
+        return False
+
+    @app.orchestration
+    async def busy(ctx: Context) -> None:
+        while not await ctx.call(poll):
+            pass
+
+    @app.orchestration
+    async def patient(ctx: Context) -> None:
+        while True:
+            await asyncio.sleep(60)
+
+    with Rehearsal(app) as rehearsal, pytest.raises(HoldfastError, match="comes to rest after 50 calls"):
+        await rehearsal.run(busy)
+    with Rehearsal(app) as rehearsal, pytest.raises(HoldfastError, match="not ended after 50 moments"):
+        await rehearsal.run(patient)
+
+
 async def test_code_that_does_something_else_is_told_so() -> None:
     def app_that(does: str) -> App:
         app = App()

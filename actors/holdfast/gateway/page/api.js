@@ -21,6 +21,9 @@ export const token = {
   forget() { sessionStorage.removeItem(TOKEN); },
 };
 
+// Whose queues are shown, where a token does not say so: the page's own address does, as in /?tenant=acme.
+export const tenant = new URLSearchParams(location.search).get("tenant");
+
 // The server's clock in milliseconds: what it says of locks is said by that one, not by the browser's.
 export const now = () => Date.now() + offset;
 
@@ -41,7 +44,12 @@ export const put = (where, text) => ask("PUT", where, text);
 export const remove = (where) => ask("DELETE", where);
 
 export async function ask(method, where, text) {
-  const headers = token.held ? { Authorization: `Bearer ${token.held}` } : {};
+  // Sent as it is, it would be no header at all, and for the server to refuse otherwise.
+  if (tenant && /[^\x21-\x7e]/.test(tenant)) throw new Refused(400, { message: "This is no tenant's name." });
+  const headers = {
+    ...(token.held && { Authorization: `Bearer ${token.held}` }),
+    ...(tenant && { "Holdfast-Tenant": tenant }),
+  };
   let answer;
   let said;
   try {

@@ -8,7 +8,8 @@ export async function refresh() {
   show("state", status.ready ? "ready" : `not ready: ${status.reason}`);
   at("state").className = `state ${status.ready ? "good" : "bad"}`;
   const up = span(Math.max(0, now() - Date.parse(status.started_at)) / 1000);
-  show("facts", `${status.host} host · version ${status.version} · up ${up}`);
+  const whose = status.tenant === "default" ? "" : `tenant ${status.tenant} · `;
+  show("facts", `${whose}${status.host} host · version ${status.version} · up ${up}`);
   keep(at("actor-types"), status.actors, (actor) => actor.type, row);
   offer(status.actors.map((actor) => actor.type));
   // Beside Dapr the actor API is the sidecar's, on a port of its own.

@@ -1,5 +1,5 @@
 // Numbers and times as people say them.
-import { now, token } from "./api.js";
+import { now, tenant, token } from "./api.js";
 
 const numbers = new Intl.NumberFormat("en");
 const times = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
@@ -63,5 +63,6 @@ const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 // The same call from a shell. A token is named there, not shown.
 export function curl(where, body) {
   const proof = token.held ? ' -H "Authorization: Bearer $HOLDFAST_TOKEN"' : "";
-  return `curl -X POST${proof} ${quoted(new URL(where, document.baseURI).href)} -d ${quoted(body)}`;
+  const whose = tenant ? ` -H ${quoted(`Holdfast-Tenant: ${tenant}`)}` : "";
+  return `curl -X POST${proof}${whose} ${quoted(new URL(where, document.baseURI).href)} -d ${quoted(body)}`;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from dapr.ext.fastapi import DaprActor
@@ -16,6 +17,7 @@ from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER, Repeats
 from holdfast.runtime.faults import describe
+from holdfast.runtime.rates import Rates
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _JSON = "application/json"
+# Lines in a second: whoever tries again and again shall not fill the log.
+_MAX_REFUSALS_TOLD = 1.0
 # daprd then forgets the timer.
 _CANCEL = {"X-DaprReminderCancel": "true"}
 
@@ -43,6 +47,7 @@ class Callbacks(DaprActor):
         self._app = app
         self._host = host
         self._repeats = Repeats()
+        self._rates = Rates()
         self._token = token.encode() if token else None
         super().__init__(app, router_tags=None)
 
@@ -100,7 +105,8 @@ class Callbacks(DaprActor):
             except ClientDisconnect:
                 return Response(status_code=400)
             except NotTheSidecar as error:
-                log.warning("refused %s %s from %s: %s", request.method, request.url.path, request.client, error)
+                if not self._rates.take("", _MAX_REFUSALS_TOLD, time.monotonic()):
+                    log.warning("refused %s %s from %s: %s", request.method, request.url.path, request.client, error)
                 return _error(403, error.as_json_safe_dict())
             except Exception as error:
                 # Goes to the caller as far as it is meant for one; the rest goes to the log.

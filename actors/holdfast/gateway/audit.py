@@ -1,0 +1,73 @@
+"""The audit log: what operators did, and what was refused. Names of things, but no payloads and no secrets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from holdfast.gateway.callers import CALLER, NOBODY
+from holdfast.runtime.rates import Rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from starlette.types import Scope
+
+    from holdfast.errors import HoldfastError
+    from holdfast.gateway.callers import Caller
+
+log = logging.getLogger("holdfast.audit")
+
+#: Lines about refusals in a second: whoever guesses tokens shall not fill the disk.
+MAX_REFUSALS = 20.0
+_MAX_PATH = 200
+
+
+class Audit:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rates = Rates()
+        self._untold = 0
+
+    def acted(self, caller: Caller, verb: str, route: str, names: Mapping[str, str], status: int) -> None:
+        """An operator asked for this, and was answered so."""
+        named = {what: quote(name, safe=":@") for what, name in names.items()}
+        words = "".join(f" {what}={name}" for what, name in named.items())
+        log.info(
+            *("%s %s%s by %s of %s: %d", verb, route, words, caller.name or "anybody", caller.tenant, status),
+            extra=_fields(verb=verb, route=route, **_who(caller), status=status, names=named),
+        )
+
+    def refused(self, scope: Scope, error: HoldfastError, *, told: bool = True) -> None:
+        """The words of the error are part of the line, unless they may repeat what the caller sent."""
+        caller: Caller | None = scope.get(CALLER)
+        path = quote(scope.get("raw_path", b"").decode("latin-1")[:_MAX_PATH], safe="/%:@")
+        why = str(error) if told else ""
+        client = (scope.get("client") or ("a Unix socket",))[0]
+        self.refused_connection(client, error, why, verb=scope.get("method", ""), path=path, **_who(caller))
+
+    def refused_connection(self, client: str, error: HoldfastError, why: str, **known: Any) -> None:
+        """The same, of what may not have become a request."""
+        if self._rates.take("", MAX_REFUSALS, self._clock()):
+            self._untold += 1
+            return
+        untold, self._untold = self._untold, 0
+        said = " ".join(filter(None, (known.get("verb"), known.get("path")))) or "a request"
+        also = f" ({untold} more were refused before, and not told of)" if untold else ""
+        log.warning(
+            *("refused %s from %s: %d %s%s%s", said, client, error.status, error.code, why and f" {why}", also),
+            extra=_fields(**known, client=client, status=error.status, error_code=error.code, untold=untold or None),
+        )
+
+
+def _who(caller: Caller | None) -> dict[str, str]:
+    if caller is None or caller is NOBODY:
+        return {}
+    return {"token": caller.name, "tenant": caller.tenant, "role": caller.role.word}
+
+
+def _fields(**fields: Any) -> dict[str, Any]:
+    """As the JSON form of the log takes them."""
+    return {"fields": {name: value for name, value in fields.items() if value not in (None, "", {})}}

@@ -1,0 +1,133 @@
+"""The file of tokens: who may come in, as what, and for which tenant. Read again when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from holdfast.errors import InvalidRequest, SettingsError
+from holdfast.gateway.callers import Caller, Role
+from holdfast.gateway.tokens import Tokens, digest_of
+from holdfast.identity import DEFAULT_TENANT, check_id
+from holdfast.pushpop.requests import explain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_SECONDS = 1.0
+MIN_TOKEN = 16
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    role: Literal["reader", "user", "operator"] = "user"
+    tenant: str | None = None
+    # Visible characters: a header carries no others.
+    token: Annotated[str | None, Field(min_length=MIN_TOKEN, max_length=1000, pattern=r"^[!-~]+$")] = None
+    sha256: Annotated[str | None, Field(pattern=r"^[0-9a-fA-F]{64}$")] = None
+
+    def digest(self) -> bytes:
+        if (self.token is None) == (self.sha256 is None):
+            raise InvalidRequest(f"{self.name} needs either 'sha256' or 'token'.")
+        return bytes.fromhex(self.sha256) if self.sha256 is not None else digest_of((self.token or "").encode())
+
+    def caller(self) -> Caller:
+        tenant = DEFAULT_TENANT if self.tenant is None else check_id(self.tenant, "tenant")
+        return Caller(tenant, Role[self.role.upper()], check_id(self.name, "name"), bound=self.tenant is not None)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    token: Annotated[list[_Entry], Field(min_length=1, max_length=100_000)]
+
+
+def parse(text: str) -> Tokens:
+    """Raises ValueError, or InvalidRequest, with what is wrong; nothing of a token is part of it."""
+    callers: dict[bytes, Caller] = {}
+    names: set[str] = set()
+    for entry in _File.model_validate(tomllib.loads(text)).token:
+        digest, caller = entry.digest(), entry.caller()
+        if digest in callers:
+            raise InvalidRequest(f"{caller.name} and {callers[digest].name} have the same token.")
+        if caller.name in names:
+            raise InvalidRequest(f"two tokens are called {caller.name}.")
+        names.add(caller.name)
+        callers[digest] = caller
+    return Tokens(callers)
+
+
+class TokenFile:
+    """The tokens of a file, as it was when it was last right."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._asked = asyncio.Event()
+        self._seen: tuple[int, ...] | None = self._marks()
+        self._tokens = self._read()
+
+    def tokens(self) -> Tokens:
+        return self._tokens
+
+    def look_now(self) -> None:
+        """Has :meth:`watch` read it at once."""
+        self._asked.set()
+
+    async def watch(self) -> None:
+        """Until cancelled. A file that became wrong changes nothing, and is told of once."""
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_EVERY_SECONDS):
+                    await self._asked.wait()
+                self._asked.clear()
+                self._seen = None
+            except TimeoutError:
+                pass
+            # The file may lie on a disk that is slow to answer.
+            await asyncio.to_thread(self._look)
+
+    def _look(self) -> None:
+        marks = self._marks()
+        if marks == self._seen:
+            return
+        self._seen = marks
+        try:
+            self._tokens = self._read()
+        except SettingsError as error:
+            log.error("%s The tokens of before stay.", error)
+        else:
+            log.info("%s was read again: %d tokens", self._path, len(self._tokens))
+
+    def _marks(self) -> tuple[int, ...]:
+        """What changes when the file does, also when another takes its place."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return ()
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    def _read(self) -> Tokens:
+        try:
+            mode = self._path.stat().st_mode
+            tokens = parse(self._path.read_text("utf-8"))
+        except OSError as error:
+            raise SettingsError(f"The file of tokens {self._path} cannot be read: {error.strerror}.") from error
+        except ValidationError as error:
+            # Not in pydantic's own words, which repeat the values.
+            raise SettingsError(f"The file of tokens {self._path} is not right: {explain(error)}.") from None
+        except InvalidRequest as error:
+            raise SettingsError(f"The file of tokens {self._path} is not right: {error}") from None
+        except ValueError as error:
+            raise SettingsError(f"The file of tokens {self._path} is not TOML in UTF-8: {error}.") from None
+        if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+            log.warning("%s can be read or changed by others: 'chmod 600' keeps it to its owner", self._path)
+        return tokens

@@ -1,0 +1,38 @@
+"""The tokens there are, and whom each stands for. Kept as digests: no secret stays in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from holdfast.gateway.callers import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NOBODY = (b"", None)
+
+
+def digest_of(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+class Tokens:
+    """Looked up by digest: how long that takes says nothing of the tokens, nor how many there are."""
+
+    def __init__(self, callers: Mapping[bytes, Caller]) -> None:
+        self._callers = {digest: (digest, caller) for digest, caller in callers.items()}
+
+    @classmethod
+    def of_one(cls, token: str) -> Tokens:
+        """An operator of all tenants."""
+        return cls({digest_of(token.encode()): Caller(name="token")})
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def caller(self, token: bytes) -> Caller | None:
+        digest = digest_of(token)
+        known, caller = self._callers.get(digest, _NOBODY)
+        return caller if hmac.compare_digest(known, digest) else None

@@ -1,0 +1,136 @@
+"""Tokens: where they may stand, whose they are, and how they come and go while the server runs."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+from attacks.guarded import QUEUE, TOKENS, bearer, entry
+from conformance.stack import eventually
+from holdfast.gateway.tokens import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from attacks.guarded import Guarded
+
+PATH = f"/queue/{QUEUE}"
+
+
+@pytest.fixture
+async def changing(guarded: Guarded) -> AsyncIterator[Guarded]:
+    """One whose file a test may change."""
+    yield guarded
+    guarded.write(*map(entry, TOKENS))
+    for name in TOKENS:
+        await eventually(lambda: lets_in(guarded, name))  # noqa: B023 (called before the next round)
+
+
+async def lets_in(guarded: Guarded, name: str) -> bool:
+    return (await guarded.ask("GET", "/status", token=name)).status == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["token", "access_token", "ACCESS_TOKEN", "access%5Ftoken", "api_key", "Authorization"]
+)
+@pytest.mark.parametrize("path", [PATH, "/queues", "/", "/healthz", "/nowhere", "/v1.0/metadata"])
+async def test_a_token_in_the_url_is_refused_and_not_written_down(guarded: Guarded, path: str, name: str) -> None:
+    for headers in ({}, bearer("operator")):
+        for query in (f"{name}={TOKENS['operator']}", f"limit=1&{name}={quote('Bearer ' + TOKENS['operator'])}", name):
+            answer, line = await guarded.told(
+                lambda: guarded.ask("GET", f"{path}?{query}", headers=headers)  # noqa: B023
+            )
+            assert "Authorization: Bearer" in answer.refused(400, "INVALID_REQUEST")["message"]
+            assert (line["path"], "?" in str(line)) == (path, False)
+
+
+@pytest.mark.parametrize("tenant", ["other", "default", "ACME", "acme2"])
+async def test_a_token_of_a_tenant_is_of_no_other(guarded: Guarded, tenant: str) -> None:
+    for token in ("acme-user", "acme-operator"):
+        (await guarded.ask("GET", PATH, token=token, headers={"Holdfast-Tenant": "acme"})).ok()
+        answer, line = await guarded.told(
+            lambda: guarded.ask("GET", PATH, token=token, headers={"Holdfast-Tenant": tenant})  # noqa: B023
+        )
+        answer.refused(403, "FORBIDDEN")
+        assert line["status"] == 403
+
+
+@pytest.mark.parametrize(
+    "tenant", ["", "a||b", "a/b", "../default", ".", "@acme", "a b", "\u0430", "a" * 256, "*", "a,b"]
+)
+async def test_a_tenant_has_a_name(guarded: Guarded, tenant: str) -> None:
+    answer = await guarded.ask("GET", PATH, token="operator", headers={"Holdfast-Tenant": tenant})
+    answer.refused(400, "INVALID_REQUEST")
+
+
+async def test_a_revoked_token_is_refused_and_a_new_one_is_taken_without_a_restart(changing: Guarded) -> None:
+    before = changing.app.pid
+    await lets_in(changing, "user")
+    fresh = "fresh-0123456789abcdef"
+    digest = digest_of(fresh.encode()).hex()
+    table = {"name": "fresh", "sha256": digest}
+    changing.write(entry("reader"), entry("operator", role="reader"), table)
+    await eventually(lambda: _refused(changing, "user"))
+    assert (await changing.ask("GET", PATH, headers={"Authorization": f"Bearer {fresh}"})).status == 200
+    assert await lets_in(changing, "reader")
+    (await changing.ask("DELETE", f"{PATH}/items", token="operator")).refused(403, "FORBIDDEN")
+    (await changing.ask("GET", PATH, headers={"Authorization": f"Bearer {digest}"})).refused(401, "UNAUTHORIZED")
+    assert changing.app.pid == before
+
+
+async def test_the_signal_has_it_read_at_once(changing: Guarded) -> None:
+    for _ in range(3):
+        changing.write(entry("reader"))
+        changing.app.send_signal(signal.SIGHUP)
+        await eventually(lambda: _refused(changing, "user"))
+        changing.write(entry("reader"), entry("user"))
+        changing.app.send_signal(signal.SIGHUP)
+        await eventually(lambda: lets_in(changing, "user"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        f'[[token]]\nname = "x"\nrole = "root"\ntoken = "{TOKENS["user"]}"',
+    ],
+)
+async def test_a_file_that_is_not_right_changes_nothing_and_is_told_of_once(changing: Guarded, text: str) -> None:
+    def told() -> int:
+        return changing.app.logged().count("The tokens of before stay.")
+
+    before = told()
+    changing.write_text(text)
+
+    async def seen() -> bool:
+        return told() > before
+
+    await eventually(seen)
+    for name in TOKENS:
+        assert await lets_in(changing, name)
+    # The next look, which finds the same, is over when this one is told of.
+    changing.write_text(text + "\n# the same")
+
+    async def seen_again() -> bool:
+        return told() > before + 1
+
+    await eventually(seen_again)
+    assert told() == before + 2
+
+
+async def test_a_file_that_is_gone_changes_nothing(changing: Guarded) -> None:
+    before = changing.app.logged().count("cannot be read")
+    changing.file.unlink()
+
+    async def seen() -> bool:
+        return changing.app.logged().count("cannot be read") > before
+
+    await eventually(seen)
+    assert await lets_in(changing, "user")
+
+
+async def _refused(guarded: Guarded, name: str) -> bool:
+    return (await guarded.ask("GET", "/status", token=name)).status == 401

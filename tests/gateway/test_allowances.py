@@ -1,0 +1,146 @@
+"""Quotas of tenants over several gateways: what each knows of the others' pushes, and what it costs to know."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from gateway.stage import on_stage
+from holdfast.errors import Capacity, Unavailable
+from holdfast.gateway.allowances import AGAIN_SECONDS, FRESH_SECONDS, STALE_SECONDS, Allowances
+from holdfast.gateway.quotas import Quota, Quotas
+from holdfast.gateway.refusals import accepted
+from holdfast.identity import partition_id, qualify
+from holdfast.pushpop.index import shard_of
+from holdfast.runtime.serialization import dump
+
+if TYPE_CHECKING:
+    from gateway.stage import Gateway, Stage
+    from holdfast.runtime.contract import HostClient
+
+QUOTAS = Quotas({"acme": Quota(max_items=10), "few": Quota(max_queues=2)})
+
+
+class Limited:
+    """A gateway that keeps to quotas."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.between = gateway.between
+        self._gateway = gateway
+        self._allowances = Allowances(cast("HostClient", gateway.between), gateway.partitions, QUOTAS)
+        gateway.partitions.listeners.append(self._allowances.heard)
+
+    async def push(self, count: int, queue: str = "orders", tenant: str = "acme") -> None:
+        data: dict[str, Any] = {"items": [{"item": number} for number in range(count)]}
+        name = qualify(tenant, queue)
+        async with self._allowances.pushing(name, count):
+            accepted(await self._gateway.pushes.push(name, dump(data), data))
+
+    async def pop(self, count: int, queue: str = "orders", tenant: str = "acme") -> None:
+        answer = await self._gateway.partitions.pop(qualify(tenant, queue), "Pop", dump({"count": count}))
+        assert answer["count"] == count
+
+
+@on_stage
+async def test_one_gateway_is_exact_and_asks_nobody_for_that(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    await gateway.push(1)
+    asked = len(gateway.between.calls)
+    results = await asyncio.gather(*(gateway.push(1) for _ in range(20)), return_exceptions=True)
+    assert sum(result is None for result in results) == 9
+    assert all(result is None or isinstance(result, Capacity) for result in results)
+    # The pushes themselves, gathered; nothing was counted in between.
+    assert {what for _, calls in gateway.between.calls[asked:] for what in calls} == {"Push"}
+    await gateway.pop(4)
+    await gateway.push(4)
+    with pytest.raises(Capacity):
+        await gateway.push(1)
+
+
+@on_stage
+async def test_what_went_through_another_is_heard_of_soon(stage: Stage) -> None:
+    one, other = Limited(stage.gateway()), Limited(stage.gateway())
+    await one.push(1)
+    await other.push(8, "elsewhere")
+    # Not yet known here, and still let in: that is what is approximate.
+    await one.push(3)
+    await asyncio.sleep(STALE_SECONDS + 1)
+    with pytest.raises(Capacity, match="there are 12"):
+        await other.push(1)
+    # There is room again, through the other one: before anybody is refused, it is looked.
+    await one.pop(4)
+    await asyncio.sleep(AGAIN_SECONDS + 1)
+    await other.push(2, "elsewhere")
+
+
+@on_stage
+async def test_a_queue_that_is_away_stops_nobody_else(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    await gateway.push(3, "a")
+    await gateway.push(3, "b")
+    await asyncio.sleep(FRESH_SECONDS + 1)
+    gateway.between.away.add(qualify("acme", "a"))
+    await gateway.push(4, "b")
+    await asyncio.sleep(FRESH_SECONDS + 1)
+    with pytest.raises(Capacity):
+        await gateway.push(1, "b")
+
+
+@on_stage
+async def test_partitions_count_together(stage: Stage) -> None:
+    made = stage.gateway()
+    gateway = Limited(made)
+    await made.configuration.change(qualify("acme", "orders"), dump({"partitions": 3}), {"partitions": 3})
+    for _ in range(5):
+        await gateway.push(2)
+    with pytest.raises(Capacity):
+        await gateway.push(1)
+    stored = await made.stored(qualify("acme", "orders"))
+    assert (len(stored), sum(stored)) == (3, 10)
+    # A process that has just begun has to ask for it.
+    late = Limited(stage.gateway())
+    with pytest.raises(Capacity):
+        await late.push(1)
+    assert (partition_id(qualify("acme", "orders"), 2), ("Stats",)) in late.between.calls
+
+
+@on_stage
+async def test_queues_are_counted_before_one_more_is_made(stage: Stage) -> None:
+    one, other = Limited(stage.gateway()), Limited(stage.gateway())
+    await one.push(1, "a", "few")
+    await other.push(1, "b", "few")
+    await asyncio.sleep(AGAIN_SECONDS + 1)
+    for gateway in (one, other):
+        with pytest.raises(Capacity, match="2 queues"):
+            await gateway.push(1, "c", "few")
+        await gateway.push(1, "a", "few")
+    asked = len(one.between.calls)
+    await one.push(1, "b", "few")
+    assert one.between.calls[asked:] == [(qualify("few", "b"), ("Push",))]
+
+
+@on_stage
+async def test_a_push_that_failed_makes_no_queue(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    gateway.between.away.add(qualify("few", "a"))
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await gateway.push(1, "a", "few")
+    await gateway.push(1, "b", "few")
+    await gateway.push(1, "c", "few")
+    # Nobody can say how many there are: one that is new has to wait.
+    gateway.between.away.add(shard_of("b", "few"))
+    await asyncio.sleep(AGAIN_SECONDS + 1)
+    with pytest.raises(Unavailable):
+        await gateway.push(1, "d", "few")
+    await gateway.push(1, "b", "few")
+
+
+@on_stage
+async def test_who_has_no_quota_is_not_counted(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    for tenant in ("default", "umbrella"):
+        await gateway.push(50, tenant=tenant)
+    assert {what for _, calls in gateway.between.calls for what in calls} == {"Push"}

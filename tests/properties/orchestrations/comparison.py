@@ -1,0 +1,28 @@
+"""One random program, on ordinary asyncio and as an orchestration in several ways."""
+
+from __future__ import annotations
+
+from properties.orchestrations.on_asyncio import outcome_on_asyncio
+from properties.orchestrations.on_engine import Way, World, well_formed
+from properties.orchestrations.programs import Author
+
+#: Those of a row see the same at the same moments, and must make the same history.
+_ON_TIME = (Way(), Way(restarts=1.0), Way(restarts=0.3, noise=0.5))
+_LATE = (Way(lateness=1.0), Way(lateness=1.0, restarts=1.0), Way(lateness=1.0, restarts=0.3, noise=0.5))
+# One program in so many is told everything late, and may then come to something else than on asyncio.
+_LATE_EVERY = 4
+
+
+def compare(seed: int) -> str:
+    """Raises when two ways differ. Answers what the program came to on asyncio."""
+    program = Author(seed).write()
+    expected = outcome_on_asyncio(program)
+    late = seed % _LATE_EVERY == 0
+    kept, *others = [World(program, way).run() for way in (_LATE if late else _ON_TIME)]
+    well_formed(kept.history)
+    for other in others:
+        assert other.history == kept.history
+        assert other.effects == kept.effects
+        assert other.outcome == kept.outcome
+    assert late or kept.outcome == expected
+    return "ended" if isinstance(expected, list) else str(expected)
