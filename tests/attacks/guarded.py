@@ -46,7 +46,7 @@ _LISTS = ("IndexActor||", "DoorbellActor||")
 def entry(name: str, **changes: str) -> dict[str, str]:
     """A table of the file."""
     tenant, _, role = name.rpartition("-")
-    return {"name": name, "role": role, "token": TOKENS[name], **({"tenant": tenant} if tenant else {}), **changes}
+    return {"name": name, "role": role, "tenant": tenant or "*", "token": TOKENS[name], **changes}
 
 
 def bearer(name: str) -> dict[str, str]:

@@ -34,6 +34,7 @@ token = "{UMBRELLA}"
 [[token]]
 name = "everybody"
 role = "operator"
+tenant = "*"
 token = "{EVERYBODY}"
 """
 

@@ -17,6 +17,7 @@ from holdfast.client.endings import surely
 from holdfast.client.payloads import encode
 from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, TooLarge
 from holdfast.idempotency.record import MAX_RETENTION
+from holdfast.identity import OWN_TENANT
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ Answer = dict[str, Any]
 
 # Somebody who died does not finish sooner for being asked more often.
 _LONGEST_PAUSE = 2.0
-_OWN_TENANT = "~"
 _MARGIN_SECONDS = 1.0
 _LONGEST_ERROR = 4000
 
@@ -52,7 +52,7 @@ class IdempotencyCalls:
     def __init__(self, connection: Connection, tenant_id: str | None, key: str) -> None:
         self._connection = connection
         # The server knows whose the connection is.
-        self._path = f"idempotency/{_segment(tenant_id or _OWN_TENANT)}/{_segment(key)}"
+        self._path = f"idempotency/{_segment(tenant_id or OWN_TENANT)}/{_segment(key)}"
 
     async def get(self) -> Answer:
         return await self._connection.call("GET", self._path, repeat=Repeat.ALWAYS)

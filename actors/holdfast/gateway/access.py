@@ -12,7 +12,7 @@ from holdfast.errors import Forbidden, HoldfastError, InvalidRequest, Unauthoriz
 from holdfast.gateway import page
 from holdfast.gateway.answers import send_error
 from holdfast.gateway.callers import CALLER, NOBODY, Caller
-from holdfast.identity import check_id
+from holdfast.identity import check_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -169,7 +169,7 @@ def _given(scope: Scope) -> dict[bytes, bytes]:
 
 
 def _of_tenant(caller: Caller, header: bytes) -> Caller:
-    tenant = check_id(header.decode("latin-1"), "tenant")
+    tenant = check_tenant(header.decode("latin-1"))
     if tenant == caller.tenant:
         return caller
     if caller.bound:

@@ -223,7 +223,7 @@ class Queues:
         return answer
 
     async def _change(self, queue: str, body: bytes, data: dict[str, Any]) -> Answer:
-        async with contextlib.nullcontext() if self._allowances is None else self._allowances.pushing(queue, 0):
+        async with contextlib.nullcontext() if self._allowances is None else self._allowances.configuring(queue):
             return await self._configuration.change(queue, body, data)
 
     def _answering(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
