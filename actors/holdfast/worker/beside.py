@@ -89,8 +89,8 @@ class BesideServer:
         return bool(accepted(await self._instances.call(instance, "Awaited", dump(job.place)))["awaited"])
 
     async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        named = {"key": job.key, "tenant": job.tenant} if what == "begin" else {}
-        record = record_id(job.tenant, job.key)
+        named = {"key": job.record_key, "tenant": job.tenant} if what == "begin" else {}
+        record = record_id(job.tenant, job.record_key)
         answer = await self._client.invoke_method(IDEMPOTENCY_TYPE, record, what.capitalize(), dump(body | named))
         return accepted(load(answer))
 
