@@ -93,7 +93,8 @@ class Worker:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
         self._max_deliveries: dict[tuple[str, str], int] = {}
-        self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix=threads.NAME)
+        #: Of each tenant, for what is not async. They have as many as they have slots, and wait for nobody else's.
+        self._threads: dict[str, ThreadPoolExecutor] = {}
         self._underway: set[_Underway] = set()
         #: Of those that must happen once, while they run.
         self._leases: dict[Job, Once] = {}
@@ -146,6 +147,7 @@ class Worker:
             task = asyncio.create_task(self._work(underway, job), context=contextvars.Context())
             underway.running[job] = task
         self._beside(self._keep(underway))
+        self._beside(self._watch(underway))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         keeper = asyncio.create_task(work, context=contextvars.Context())
@@ -162,33 +164,41 @@ class Worker:
             log.warning("%s: %s", what, error)
 
     async def _keep(self, underway: _Underway) -> None:
-        """Extends the lock while anything of the batch runs, and stops what nobody waits for any more."""
+        """Extends the lock while anything of the batch runs."""
         lasts = self._queues[underway.batch.queue]
         clock = asyncio.get_running_loop().time
         began, granted = clock(), lasts
-        while underway.running:
-            await asyncio.wait(list(underway.running.values()), timeout=lasts / 3)
-            if not underway.running:
-                return
+        pause = lasts / 3
+        while await _runs_on(underway, pause):
+            pause = lasts / 3
+            # Never further ahead than a new lock: that is how long others wait when this process dies.
+            if (missing := ceil(clock() - began + lasts - granted)) <= 0:
+                continue
             try:
-                # Never further ahead than a new lock: that is how long others wait when this process dies.
-                if (missing := ceil(clock() - began + lasts - granted)) > 0:
+                async with asyncio.timeout(lasts / 3):
                     await self._bench.extend(underway.batch, missing)
-                    granted += missing
-            except HoldfastError as error:
-                log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, error)
-            for job in list(underway.running):
-                await self._look_after(underway, job)
+            except (HoldfastError, TimeoutError) as error:
+                log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, _in_words(error))
+                if isinstance(error, TimeoutError) or error.retryable:
+                    pause = lasts / 12  # while there is still time
+            else:
+                granted += missing
+
+    async def _watch(self, underway: _Underway) -> None:
+        """Stops what nobody waits for any more. The lock does not wait for this: some instance may not answer."""
+        while await _runs_on(underway, self._queues[underway.batch.queue] / 3):
+            await asyncio.gather(*(self._look_after(underway, job) for job in list(underway.running)))
 
     async def _look_after(self, underway: _Underway, job: Job) -> None:
         """Whatever becomes of one, the others of its batch are looked after too."""
         try:
-            if once := self._leases.get(job):
-                await self._renew(underway, job, once)
-            if not await self._bench.awaited(job):
-                self._stop(underway, job)
-        except HoldfastError as error:
-            log.warning("%s of %s, while it runs: %s", job.name, job.instance_id, error)
+            async with asyncio.timeout(self._queues[underway.batch.queue] / 3):
+                if once := self._leases.get(job):
+                    await self._renew(underway, job, once)
+                if not await self._bench.awaited(job):
+                    self._stop(underway, job)
+        except (HoldfastError, TimeoutError) as error:
+            log.warning("%s, while it runs: %s", job, _in_words(error))
 
     async def _renew(self, underway: _Underway, job: Job, once: Once) -> None:
         try:
@@ -275,7 +285,7 @@ class Worker:
         token = current.set(context)
         try:
             async with asyncio.timeout(activity.timeout) as limit:
-                result = await self._call(activity, arguments)
+                result = await self._call(activity, arguments, job.tenant)
             return {"result": _written(activity, result)}
         except TimeoutError as error:
             return _failed(Failure.of(error, "timeout" if limit.expired() else "error"))
@@ -287,12 +297,18 @@ class Worker:
         finally:
             current.reset(token)
 
-    async def _call(self, activity: Activity, arguments: Sequence[Any]) -> Any:
+    async def _call(self, activity: Activity, arguments: Sequence[Any], tenant: str) -> Any:
         if activity.is_async:
             return await activity.function(*arguments)
         variables = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, variables.run, activity.function, *arguments)
+        return await loop.run_in_executor(self._threads_of(tenant), variables.run, activity.function, *arguments)
+
+    def _threads_of(self, tenant: str) -> ThreadPoolExecutor:
+        if tenant not in self._threads:
+            most = self._slots * len(self._queues)
+            self._threads[tenant] = ThreadPoolExecutor(most, thread_name_prefix=threads.NAME)
+        return self._threads[tenant]
 
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
         """Until whoever waits has it: an activity that was done is not lost because nobody could be reached."""
@@ -309,7 +325,8 @@ class Worker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, *self._keepers, return_exceptions=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for executor in self._threads.values():
+            executor.shutdown(wait=False, cancel_futures=True)
         for underway, jobs in left:
             if jobs:
                 try:
@@ -326,6 +343,17 @@ def _written(activity: Activity, result: Any) -> str:
         if activity.idempotent:
             raise not_kept(error) from error
         raise
+
+
+async def _runs_on(underway: _Underway, seconds: float) -> bool:
+    """Whether anything of the batch still runs so many seconds later."""
+    if running := list(underway.running.values()):
+        await asyncio.wait(running, timeout=seconds)
+    return bool(underway.running)
+
+
+def _in_words(error: HoldfastError | TimeoutError) -> str:
+    return "there was no answer in time" if isinstance(error, TimeoutError) else str(error)
 
 
 def _failed(failure: Failure) -> dict[str, Any]:
