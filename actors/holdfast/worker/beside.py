@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import by_code
+from holdfast.gateway.refusals import accepted
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.identity import qualify
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
@@ -96,10 +96,3 @@ class BesideServer:
 
     async def _ask(self, tenant: str, queue: str, method: str, data: Any) -> dict[str, Any]:
         return accepted(await self._queues.call(qualify(tenant, queue), method, dump(data)))
-
-
-def accepted(answer: dict[str, Any]) -> dict[str, Any]:
-    """An actor's answer, unless it is a refusal, which is raised."""
-    if answer.get("success") is False:
-        raise by_code(answer.get("error_code", ""), answer.get("message", ""))
-    return answer
