@@ -227,9 +227,9 @@ async def test_an_activity_may_do_what_it_likes_and_the_worker_goes_on(stage: St
     assert "SystemExit(2)" in exited
     assert "float cannot be written as JSON" in strange
     assert done == "y"
-    record = record_id("default", "i:1:4")
+    record = record_id("default", "activity/i:1:4")
     kept = load(await stage.host.client.invoke_method(IDEMPOTENCY_TYPE, record, "Get", b""))
-    assert (kept["status"], kept["result"]) == ("SUCCESS", "y")
+    assert (kept["status"], kept["result"]) == ("SUCCESS", {"result": "y"})
 
 
 @on_stage
