@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from contextlib import asynccontextmanager, closing
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from client.server import until
 from holdfast.cli.main import cli
 from spark.pipeline import shop
 
@@ -26,6 +28,8 @@ class Moments:
     """Files of the embedded host, as they were when."""
 
     earlier: Path
+    #: Between the two, with everything under way.
+    amid: Path
     later: Path
 
 
@@ -61,8 +65,12 @@ async def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
     async with asynccontextmanager(shop.serve)(folder, 3) as running:
         await running.open()
         earlier = copy_of(data, folder / "earlier.db")
-        await running.work()
-        return Moments(earlier, copy_of(data, folder / "later.db"))
+        async with asyncio.TaskGroup() as group:
+            before = running.orders
+            group.create_task(running.work())
+            await until(lambda: running.has_gone_on(before), what="orders come in, and an import has begun")
+            amid = copy_of(data, folder / "amid.db")
+        return Moments(earlier, amid, copy_of(data, folder / "later.db"))
 
 
 @pytest.fixture(scope="session")
