@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from urllib.parse import unquote
 
 from holdfast.spark.refusals import invalid
 from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.secrets import hidden_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,15 +83,7 @@ class Options:
 
     def without_secrets(self, text: str) -> str:
         """A message of somebody else's, with nothing in it that the url alone knows."""
-        hidden = [self.url]
-        if not self.is_sqlite:
-            hidden += re.findall(r"(?:^|[?&\s])password=([^&\s]+)", self.url)
-            password = self.url.partition("://")[2].rpartition("@")[0].partition(":")[2]
-            hidden += [password, unquote(password)]
-        for secret in hidden:
-            if secret:
-                text = text.replace(secret, "*****")
-        return text
+        return hidden_in(text, self.url)
 
 
 def _whole(name: str, value: str, most: int) -> int:

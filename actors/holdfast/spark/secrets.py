@@ -1,0 +1,53 @@
+"""What the address of a database may tell to nobody: where it is in it, and the address and messages without it.
+
+Cut out of the text as libpq would, not by a parser of addresses: those stumble over several hosts, and take an ``@`` or
+``/`` of a password for a part of the address. Where it is not clear what is what, more is hidden rather than less.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+HIDDEN = "*****"
+
+_SQLITE = "sqlite"
+_SECRET = ("password", "sslpassword", "oauth_client_secret")
+_PARAMETER = re.compile(r"[?&]([^=?&]+)=([^&]*)")
+
+
+def without_secrets(url: str) -> str:
+    """Which database it is: the user, but no password, and no options, of which some are passwords too."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return HIDDEN
+    address, _, _ = rest.partition("?")
+    if scheme == _SQLITE:
+        return f"{scheme}://{address}"
+    authority, slash, database = address.partition("/")
+    userinfo, at, hosts = authority.rpartition("@")
+    # One that follows later is of a password with a slash or a question mark in it, or may be.
+    if "@" in database or "@" in rest.partition("/")[0][len(authority) :]:
+        return f"{scheme}://{HIDDEN}"
+    return f"{scheme}://{userinfo.partition(':')[0]}{at}{hosts}{slash}{database}"
+
+
+def hidden_in(text: str, url: str) -> str:
+    """A message of somebody else's, with nothing in it that the address alone knows."""
+    for secret in sorted({url, *_secrets(url)}, key=len, reverse=True):
+        if secret:
+            text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _secrets(url: str) -> set[str]:
+    scheme, _, rest = url.partition("://")
+    if scheme == _SQLITE:
+        return set()
+    raw = {value for name, value in _PARAMETER.findall(rest) if unquote(name).lower() in _SECRET}
+    address = rest.partition("?")[0]
+    for before in (rest.partition("/")[0], address.partition("/")[0], address):
+        password = before.rpartition("@")[0].partition(":")[2]
+        # Where it should have been quoted, libpq takes a piece of it for the host or the port, and says so.
+        raw |= {password, *re.split("[@/?]", password)}
+    return raw | {unquote(secret) for secret in raw}
