@@ -78,8 +78,9 @@ def snapshot(
     """
     url = url or _embedded_url()
     if url.startswith(("http://", "https://")):
+        # Not repeated: there may be a password in it.
         raise SettingsError(
-            f"{url} is a server; --url names the state store's database, sqlite:///path or postgresql://…."
+            "What --url says is a server; it names the state store's database, sqlite:///path or postgresql://…."
         )
     try:
         from holdfast.spark import failures

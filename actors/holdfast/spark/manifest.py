@@ -7,7 +7,6 @@ import os
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from holdfast.errors import SettingsError
 
@@ -80,13 +79,3 @@ class Manifest:
             raise SettingsError(f"{folder} is not a finished snapshot: it has no {FILE}.") from error
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise SettingsError(f"{folder / FILE} cannot be read: {error}") from error
-
-
-def without_secrets(url: str) -> str:
-    """Which database it is: a password, and options that may be one, are left out."""
-    parts = urlsplit(url)
-    if not parts.hostname:
-        return url.partition("?")[0]
-    user = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"

@@ -18,9 +18,10 @@ from holdfast.spark.archive import Kept, earlier_one, folder_of, kept_in
 from holdfast.spark.audit import audit, findings
 from holdfast.spark.changes import changes
 from holdfast.spark.figures import figures
-from holdfast.spark.manifest import Extent, Manifest, without_secrets
+from holdfast.spark.manifest import Extent, Manifest
 from holdfast.spark.report import render
 from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.secrets import without_secrets
 from holdfast.spark.session import suited_to
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def take(
 ) -> Taken:
     """Keeps a snapshot in a folder of its own below ``to``, which holds the whole series."""
     began = time.monotonic()
+    shown_url = without_secrets(url)
     root = to.resolve()
     earlier = earlier_one(root, against) if against else None
     steps = len(SCHEMAS) + 2 + bool(earlier) + with_report
@@ -118,7 +120,7 @@ def take(
             manifest = Manifest(
                 as_of=as_of,
                 holdfast=holdfast.__version__,
-                url=without_secrets(url),
+                url=shown_url,
                 app_id=app_id,
                 tenant=tenant,
                 seconds=round(time.monotonic() - began, 3),
