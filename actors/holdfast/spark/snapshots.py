@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from holdfast.spark.options import Options
 from holdfast.spark.refusals import invalid, unavailable
@@ -124,7 +125,7 @@ class Snapshot:
             copy(self._options.sqlite_path, file)
         except sqlite3.Error as error:
             raise unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
-        self._given |= {"url": f"sqlite://{file}", "snapshot": COPY}
+        self._given |= {"url": f"sqlite://{quote(str(file))}", "snapshot": COPY}
         self._as_of = datetime.fromtimestamp(as_of, UTC)
 
     def _export(self) -> None:
