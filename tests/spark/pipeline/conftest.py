@@ -36,6 +36,8 @@ class Moments:
 @dataclass(frozen=True)
 class Kept:
     folder: Path
+    #: The file that both are of.
+    store: Path
     earlier: dict[str, Any]
     later: dict[str, Any]
 
@@ -76,9 +78,10 @@ async def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
 @pytest.fixture(scope="session")
 def kept(spark: SparkSession, moments: Moments, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     folder = tmp_path_factory.mktemp("series")
+    store = folder / "store.db"
     told = []
     for file in (moments.earlier, moments.later):
-        done = run("--url", url_of(file), "--to", str(folder), "--against", "latest", "--json")
+        done = run("--url", url_of(copy_of(file, store)), "--to", str(folder), "--against", "latest", "--json")
         assert done.exit_code == 0, done.output
         told.append(json.loads(done.stdout))
-    return Kept(folder, *told)
+    return Kept(folder, store, *told)
