@@ -93,7 +93,13 @@ async def test_the_key_of_its_call_is_the_activitys_own_to_use(client: Client, a
     assert (await IdempotencyCalls(client._connection, None, f"{run.instance_id}:1:2").get())["result"] == "sent"
 
 
-@pytest.mark.parametrize("levels", [150, 230, 0])
+async def test_a_result_may_be_nested_98_levels_deep(client: Client, alone: Server, tmp_path: Path) -> None:
+    async with Worker(tmp_path, alone.url, app=APP):
+        run = await client.start(effectful.nesting, 98)
+        assert str(await run.result(timeout=20)) == "[" * 98 + "1" + "]" * 98
+
+
+@pytest.mark.parametrize("levels", [99, 230, 0])
 async def test_a_result_that_cannot_be_kept_does_not_make_it_happen_again(
     client: Client, alone: Server, tmp_path: Path, levels: int
 ) -> None:

@@ -15,7 +15,8 @@ MAX_RESULT_BYTES = 1024 * 1024
 MAX_KEY = 1024
 MAX_ERROR = 4096
 
-Owner = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$", examples=["worker-3"])]
+# An item and its queue, whose names may be long, are one too.
+Owner = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00]*$", examples=["worker-3"])]
 Fence = Annotated[
     int,
     Field(ge=0, le=2**53 - 1, description="Of the same owner: a higher one takes over at once, and lower are refused."),
