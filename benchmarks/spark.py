@@ -1,10 +1,11 @@
 """Spark: 2,000,000 items of one queue to a DataFrame, what memory it takes, and what a snapshot costs those who write.
 
 The items lie in one priority of one queue, some 280 MB in PostgreSQL in the layout of Dapr's component v2. Read by
-Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions, without a
-snapshot), and fetched by ADBC in two processes that do not look at them, which is the limit. The memory is that of the
-largest Python process of the executor. Writers are one caller each: pushes over REST to the embedded host while its
-file is copied over and over, and commits to PostgreSQL while another process reads a snapshot of it.
+Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions and into
+the same columns, without a snapshot), and fetched by ADBC in two processes that do not look at them, which is the
+limit. The memory is that of the largest Python process of the executor. Writers are one caller each: pushes over REST
+to the embedded host while its file is copied over and over, and commits to PostgreSQL while another
+process reads a snapshot of it.
 """
 
 from __future__ import annotations
@@ -142,10 +143,31 @@ def _by_jdbc(spark: SparkSession, url: str, rows: int) -> DataFrame:
         numPartitions=str(PARTITIONS),
         fetchsize="100",
     )
-    schema = "items array<struct<item: string, at: double, key: string, dedup: string, until: double, due: double>>"
-    segments = read.load().select("key", f.from_json("value", schema).alias("segment"))
-    return segments.select("key", f.posexplode("segment.items").alias("ordinal", "entry")).select(
-        f.split("key", r"\|\|")[2].alias("queue"), "ordinal", "entry.*"
+    entry = "struct<item: string, at: double, key: string, dedup: string, until: double, due: double>"
+    parts_of_key, numbers = f.split("key", r"\|\|"), f.split(f.split("key", r"\|\|")[3], "-")
+    segments = read.load().select(
+        parts_of_key[0].alias("app_id"),
+        parts_of_key[2].alias("queue"),
+        numbers[1].cast("long").alias("priority"),
+        numbers[2].alias("segment"),
+        f.from_json("value", f"items array<{entry}>").alias("value"),
+    )
+    return segments.select("*", f.posexplode("value.items").alias("ordinal", "entry")).select(
+        "app_id",
+        f.lit("default").alias("tenant"),
+        "queue",
+        f.lit(0).alias("partition"),
+        f.concat(f.lit("0-"), "priority", f.lit("-"), "segment", f.lit("-"), "ordinal").alias("id"),
+        "priority",
+        f.lit("waiting").alias("state"),
+        "entry.item",
+        f.timestamp_micros((f.col("entry.at") * 1_000_000).cast("long")).alias("enqueued_at"),
+        f.timestamp_micros((f.col("entry.due") * 1_000_000).cast("long")).alias("due_at"),
+        f.timestamp_micros((f.col("entry.until") * 1_000_000).cast("long")).alias("expires_at"),
+        f.lit(0).alias("delivery_count"),
+        f.col("entry.dedup").alias("dedup_id"),
+        f.col("entry.key").alias("idempotency_key"),
+        f.lit(None).cast("string").alias("last_error"),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,38 +22,54 @@ from holdfast.spark.steps import between, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+
+@dataclass(frozen=True)
+class Tables:
+    """A database at this moment, or a series of snapshots."""
+
+    spark: SparkSession
     #: A table by its name: each row also has ``as_of``, the moment of its snapshot.
-    Tables = Callable[[str], DataFrame]
+    all: Callable[[str], DataFrame]
+    #: Of all snapshots, oldest first, also of those in which a table is empty.
+    moments: list[datetime]
+
+    def latest(self, name: str) -> DataFrame:
+        """As it was last."""
+        return self.all(name).where(F.col("as_of") == at(self.moments[-1]))
+
+    def each_moment(self) -> DataFrame:
+        return self.spark.range(1).select(F.explode(F.array(*map(at, self.moments))).alias("as_of"))
 
 
 @contextmanager
 def opened(spark: SparkSession, place: str) -> Iterator[Tables]:
-    """A database at this moment, or a folder with a series of snapshots."""
     if "://" not in place:
-        yield holdfast.spark.series(spark, place).table
+        series = holdfast.spark.series(spark, place)
+        yield Tables(spark, series.table, [kept.moment for kept in series.snapshots])
         return
     with holdfast.spark.snapshot(spark, place) as snapshot:
-        yield lambda name: snapshot.table(name).withColumn("as_of", F.lit(snapshot.as_of.isoformat()).cast("timestamp"))
+        now = snapshot.as_of
+        yield Tables(spark, lambda name: snapshot.table(name).withColumn("as_of", at(now)), [now])
 
 
-def latest(table: DataFrame) -> DataFrame:
-    """Of a series, the rows of its last snapshot."""
-    last = table.agg(F.max("as_of").alias("last"))
-    return table.join(F.broadcast(last), table["as_of"] == last["last"]).drop("last")
+def at(moment: datetime) -> Column:
+    """Whatever the time zones of driver and session."""
+    return F.lit(moment.isoformat()).cast("timestamp")
 
 
 # %% 1. What is stuck? What has been waiting longest, in queues and in orchestrations.
 def what_is_stuck(tables: Tables) -> DataFrame:
-    items = latest(tables("items")).where("state = 'waiting'")
+    items = tables.latest("items").where("state = 'waiting'")
     waiting = items.groupBy("tenant", F.concat(F.lit("queue "), "queue").alias("where")).agg(
         F.count("*").alias("waiting"),
         F.max(between(F.greatest("enqueued_at", F.coalesce("due_at", "enqueued_at")), "as_of")).alias("seconds"),
         F.max_by("last_error", "enqueued_at").alias("says"),
     )
-    under_way = latest(tables("instances")).where("status IN ('RUNNING', 'SUSPENDED')")
+    under_way = tables.latest("instances").where("status IN ('RUNNING', 'SUSPENDED')")
     silent = under_way.groupBy("tenant", F.concat(F.lit("orchestration "), "name").alias("where")).agg(
         F.count("*").alias("waiting"),
         F.max(between("updated_at", "as_of")).alias("seconds"),
@@ -63,7 +80,7 @@ def what_is_stuck(tables: Tables) -> DataFrame:
 
 # %% 2. Who retries most? Each attempt of an activity is a step of its own.
 def who_retries_most(tables: Tables) -> DataFrame:
-    activities = steps(latest(tables("history"))).where("kind = 'activity'")
+    activities = steps(tables.latest("history")).where("kind = 'activity'")
     return (
         activities.groupBy("name")
         .agg(
@@ -78,23 +95,32 @@ def who_retries_most(tables: Tables) -> DataFrame:
 
 # %% 3. How long do approvals take? From when somebody waits for an event to when it comes.
 def how_long_approvals_take(tables: Tables, event: str = "approv%") -> DataFrame:
-    waited = steps(latest(tables("history"))).where(F.col("kind") == "event").where(F.col("name").like(event))
+    waited = steps(tables.latest("history")).where(F.col("kind") == "event").where(F.col("name").like(event))
+    # Nobody waits any more for what an orchestration that has ended was waiting for.
+    execution = ["app_id", "tenant", "instance_id", "execution_id"]
+    under_way = tables.latest("instances").where("ended_at IS NULL").select(*execution, F.lit(True).alias("under_way"))
+    waited = waited.join(under_way, execution, "left")
+    awaited = F.col("outcome").isNull() & F.col("under_way")
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
     return waited.groupBy("name").agg(
         F.count("outcome").alias("came"),
-        F.count_if(F.col("outcome").isNull()).alias("awaited"),
+        F.count_if(awaited).alias("awaited"),
         *(F.round(F.percentile_approx("seconds", share), 3).alias(name) for name, share in shares.items()),
-        F.min(F.when(F.col("outcome").isNull(), F.col("asked_at"))).alias("awaited_since"),
+        F.min(F.when(awaited, F.col("asked_at"))).alias("awaited_since"),
     )
 
 
 # %% 4. Which tenant grows? What each keeps, in the first snapshot and in the last.
 def which_tenant_grows(tables: Tables) -> DataFrame:
     kept = [
-        tables(name).groupBy("tenant", "as_of").agg(F.count("*").alias(column))
-        for name, column in (("items", "items"), ("instances", "instances"))
+        tables.all(name).groupBy("tenant", "as_of").agg(F.count("*").alias(name)) for name in ("items", "instances")
     ]
-    both = kept[0].join(kept[1], ["tenant", "as_of"], "full").na.fill(0)
+    # Also where it had nothing, or was not there yet.
+    everyone = kept[0].select("tenant").union(kept[1].select("tenant")).distinct()
+    both = everyone.crossJoin(tables.each_moment())
+    for counted in kept:
+        both = both.join(counted, ["tenant", "as_of"], "left")
+    both = both.na.fill(0)
     return (
         both.groupBy("tenant")
         .agg(
@@ -112,9 +138,11 @@ def which_tenant_grows(tables: Tables) -> DataFrame:
 
 # %% 5. What was lost when? Dead letters and failed orchestrations, by the hour, those that were purged since too.
 def what_was_lost_when(tables: Tables) -> DataFrame:
-    letters = tables("dead_letters").dropDuplicates(["app_id", "tenant", "queue", "id", "dead_lettered_at"])
+    letters = tables.all("dead_letters").dropDuplicates(["app_id", "tenant", "queue", "id", "dead_lettered_at"])
     failed = (
-        tables("instances").where("status = 'FAILED'").dropDuplicates(["app_id", "tenant", "instance_id", "ended_at"])
+        tables.all("instances")
+        .where("status = 'FAILED'")
+        .dropDuplicates(["app_id", "tenant", "instance_id", "ended_at"])
     )
     lost = letters.select(
         F.col("dead_lettered_at").alias("at"),

@@ -59,3 +59,9 @@ def test_the_servers_url_is_not_the_stores(tmp_path: Path) -> None:
     defaults = from_settings_file(cli, file)
     assert defaults["snapshot"] == {"url": "sqlite:///a.db", "to": "kept"}
     assert defaults["queue"]["list"]["url"] == "http://127.0.0.1:9"
+
+
+def test_a_refusal_does_not_repeat_a_password() -> None:
+    with pytest.raises(SettingsError) as refused:
+        cli.main(["snapshot", "--url", "https://ann:s3cret@holdfast.example.com"], standalone_mode=False)
+    assert "s3cret" not in str(refused.value)

@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
@@ -78,8 +79,9 @@ def snapshot(
     """
     url = url or _embedded_url()
     if url.startswith(("http://", "https://")):
+        # Not repeated: there may be a password in it.
         raise SettingsError(
-            f"{url} is a server; --url names the state store's database, sqlite:///path or postgresql://…."
+            "What --url says is a server; it names the state store's database, sqlite:///path or postgresql://…."
         )
     try:
         from holdfast.spark import failures
@@ -88,6 +90,7 @@ def snapshot(
         from holdfast.spark.snapshots import snapshot as open_snapshot
     except ImportError as error:
         raise ComponentMissing(f"{error.msg}") from error
+    warnings: list[str] = []
     with _progress() as progress, failures.in_one_sentence():
         progress("Starting Spark" if not remote else "Connecting", 0, None)
         with spark_session(master=master, remote=remote) as spark:
@@ -116,7 +119,10 @@ def snapshot(
                 against=against,
                 with_report=with_report,
                 progress=show,
+                warn=warnings.append,
             )
+    for warning in warnings:
+        click.echo(printing.printable(warning), err=True)
     _show(taken, against, as_json)
     if taken.kept.manifest.findings:
         sys.exit(DOES_NOT_ADD_UP)
@@ -135,7 +141,7 @@ def _embedded_url() -> str:
         raise SettingsError(
             f"Which database? Say so with --url, sqlite:///path or postgresql://…: there is no ./{EMBEDDED_FILE} here."
         )
-    return f"sqlite://{EMBEDDED_FILE.resolve()}"
+    return f"sqlite://{quote(str(EMBEDDED_FILE.resolve()))}"
 
 
 def _show(taken: Taken, against: str | None, as_json: bool) -> None:
@@ -149,7 +155,7 @@ def _show(taken: Taken, against: str | None, as_json: bool) -> None:
     if manifest.changes is not None:
         console.print(changed(manifest))
     elif against:
-        click.echo("This is the first of the series: there is nothing to compare it with.")
+        click.echo("This is the first of its kind in the series: there is nothing to compare it with.")
     click.echo(f"Kept in {taken.kept.folder}")
     if taken.report:
         click.echo(f"Report  {taken.report.as_uri()}")

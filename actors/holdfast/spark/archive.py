@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from datetime import UTC
@@ -17,13 +18,18 @@ from holdfast.spark.manifest import FILE, Manifest
 from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from holdfast.spark.manifest import Subject
+
+log = logging.getLogger(__name__)
+
 LATEST = "latest"
 _FOLDER = re.compile(r"day=\d{4}-\d\d-\d\d/at=\d{6}\.\d{3}Z")
+_MEANS_SEVERAL = re.compile(r"[\\{}\[\]*?]")
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,14 @@ class Kept:
     folder: Path
     manifest: Manifest
 
+    @property
+    def moment(self) -> datetime:
+        """As rows of a series have it: to the millisecond, as the folder's name."""
+        as_of = self.manifest.as_of
+        return as_of.replace(microsecond=as_of.microsecond // 1000 * 1000)
+
     def table(self, spark: SparkSession, name: str) -> DataFrame:
-        return spark.read.schema(SCHEMAS[name]).parquet(str(self.folder / name))
+        return stored(spark, self.folder, name)
 
     def tables(self, spark: SparkSession) -> dict[str, DataFrame]:
         # An older one may lack a table that has come since.
@@ -53,11 +65,15 @@ class Series:
         self._root = root
 
     def table(self, name: str) -> DataFrame:
-        paths = [str(kept.folder / name) for kept in self.snapshots if name in kept.manifest.tables]
+        paths = [spark_path(kept.folder / name) for kept in self.snapshots if name in kept.manifest.tables]
         # Given, not guessed: a folder's name is no number, and a column that has come since is null in older ones.
         own = StructType(list(SCHEMAS[name].fields))
         schema = own.add("day", StringType()).add("at", StringType())
-        rows = self._spark.read.schema(schema).option("basePath", str(self._root)).parquet(*paths)
+        rows = (
+            self._spark.read.schema(schema).option("basePath", str(self._root)).parquet(*paths)
+            if paths
+            else self._spark.createDataFrame([], schema)
+        )
         moment = F.to_timestamp(F.concat_ws(" ", "day", "at"), "yyyy-MM-dd HHmmss.SSSX")
         return rows.select(moment.alias("as_of"), *SCHEMAS[name].fieldNames())
 
@@ -79,11 +95,28 @@ def series(spark: SparkSession, folder: str | Path) -> Series:
     return Series(spark, root, found)
 
 
-def kept_in(root: Path) -> list[Kept]:
-    """The finished ones, oldest first."""
-    folders = [found.parent for found in root.glob(f"day=*/at=*/{FILE}")]
-    finished = [folder for folder in folders if _FOLDER.fullmatch(folder.relative_to(root).as_posix())]
-    return sorted((Kept(folder, Manifest.read(folder)) for folder in finished), key=lambda kept: kept.manifest.as_of)
+def stored(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    """A table of the snapshot in this folder."""
+    return spark.read.schema(SCHEMAS[name]).parquet(spark_path(folder / name))
+
+
+def spark_path(folder: Path) -> str:
+    """Spark reads all that a path with ``*``, ``[`` and the like matches: this one means just itself."""
+    return _MEANS_SEVERAL.sub(r"\\\g<0>", str(folder))
+
+
+def kept_in(root: Path, warn: Callable[[str], None] = log.warning) -> list[Kept]:
+    """The finished ones, oldest first. Those that cannot be read are passed over: others do not depend on them."""
+    found = []
+    for file in root.glob(f"day=*/at=*/{FILE}"):
+        folder = file.parent
+        if not _FOLDER.fullmatch(folder.relative_to(root).as_posix()):
+            continue
+        try:
+            found.append(Kept(folder, Manifest.read(folder)))
+        except SettingsError as error:
+            warn(f"Passed over: {error}")
+    return sorted(found, key=lambda kept: kept.manifest.as_of)
 
 
 def folder_of(root: Path, as_of: datetime) -> Path:
@@ -92,9 +125,17 @@ def folder_of(root: Path, as_of: datetime) -> Path:
     return root / f"day={moment:%Y-%m-%d}" / f"at={moment:%H%M%S}.{moment.microsecond // 1000:03}Z"
 
 
-def earlier_one(root: Path, named: str) -> Kept | None:
-    """The one that ``--against`` names: the latest there is, if any, a folder, or a folder inside the series."""
+def earlier_one(
+    root: Path, named: str, series: Sequence[Kept], subject: Subject, warn: Callable[[str], None]
+) -> Kept | None:
+    """The one that ``--against`` names: the latest of the same, if any, a folder, or a folder inside the series.
+
+    Raises SettingsError for a folder that is no finished snapshot.
+    """
     if named == LATEST:
-        return next(reversed(kept_in(root)), None)
+        return next((kept for kept in reversed(series) if kept.manifest.subject == subject), None)
     folder = next((path for path in (Path(named), root / named) if path.is_dir()), Path(named))
-    return Kept(folder.resolve(), Manifest.read(folder))
+    kept = Kept(folder.resolve(), Manifest.read(folder))
+    if kept.manifest.subject != subject:
+        warn(f"{folder} is of something else, {kept.manifest.subject}: what differs has not changed, it is another's.")
+    return kept

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from holdfast.errors import SettingsError
 
@@ -27,10 +28,31 @@ class Extent:
     files: int
 
 
+class Subject(NamedTuple):
+    """What a snapshot is of: those of the same can be compared."""
+
+    database: str
+    app_id: str | None
+    tenant: str | None
+
+    @classmethod
+    def of(cls, url: str, app_id: str | None, tenant: str | None) -> Subject:
+        """``url`` is without secrets."""
+        scheme, _, rest = url.partition("://")
+        if scheme == "sqlite":
+            # One slash or two, quoted or not: it is the same file.
+            return cls(f"{scheme}:///{unquote(rest).lstrip('/')}", app_id, tenant)
+        return cls(f"postgresql://{rest}", app_id, tenant)
+
+    def __str__(self) -> str:
+        narrowed = (("app id", self.app_id), ("tenant", self.tenant))
+        return ", ".join((self.database, *(f"{what} {value}" for what, value in narrowed if value)))
+
+
 @dataclass(frozen=True)
 class Manifest:
     #: The moment all tables are of.
-    as_of: datetime
+    as_of: AwareDatetime
     holdfast: str
     #: The database, without secrets.
     url: str
@@ -49,6 +71,10 @@ class Manifest:
     changes: dict[str, Any] | None = None
     version: int = field(default=VERSION)
 
+    @property
+    def subject(self) -> Subject:
+        return Subject.of(self.url, self.app_id, self.tenant)
+
     def to_json(self) -> dict[str, Any]:
         return {"version": self.version, **asdict(self), "as_of": self.as_of.isoformat()}
 
@@ -65,28 +91,20 @@ class Manifest:
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """Raises SettingsError for what is none, or of a later version."""
+        file = folder / FILE
         try:
-            told = json.loads((folder / FILE).read_text("utf-8"))
+            told = json.loads(file.read_text("utf-8"))
             if told["version"] > VERSION:
                 raise SettingsError(f"{folder} was written by a later version of Holdfast.")
-            return cls(
-                **told
-                | {
-                    "as_of": datetime.fromisoformat(told["as_of"]),
-                    "tables": {name: Extent(**extent) for name, extent in told["tables"].items()},
-                }
-            )
+            return _MANIFEST.validate_python(told)
         except FileNotFoundError as error:
             raise SettingsError(f"{folder} is not a finished snapshot: it has no {FILE}.") from error
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise SettingsError(f"{folder / FILE} cannot be read: {error}") from error
+        except ValidationError as error:
+            [first, *_] = error.errors()
+            where = ".".join(str(part) for part in first["loc"])
+            raise SettingsError(f"{file} cannot be read: {where}: {first['msg']}.") from error
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise SettingsError(f"{file} cannot be read: {error}.") from error
 
 
-def without_secrets(url: str) -> str:
-    """Which database it is: a password, and options that may be one, are left out."""
-    parts = urlsplit(url)
-    if not parts.hostname:
-        return url.partition("?")[0]
-    user = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"
+_MANIFEST = TypeAdapter(Manifest)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,15 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast.errors import ComponentFailed, SettingsError
-from holdfast.spark.archive import Kept, earlier_one, folder_of, kept_in
+from holdfast.spark.archive import Kept, earlier_one, folder_of, kept_in, stored
 from holdfast.spark.audit import audit, findings
 from holdfast.spark.changes import changes
 from holdfast.spark.figures import figures
-from holdfast.spark.manifest import Extent, Manifest, without_secrets
+from holdfast.spark.jobs import Jobs
+from holdfast.spark.manifest import Extent, Manifest, Subject
 from holdfast.spark.report import render
 from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.secrets import without_secrets
 from holdfast.spark.session import suited_to
 
 if TYPE_CHECKING:
@@ -41,10 +44,10 @@ if TYPE_CHECKING:
         def table(self, name: str) -> DataFrame: ...
 
 
+log = logging.getLogger(__name__)
+
 REPORT = "report.html"
 MOST_PROBLEMS = 50
-# Enough to plan one query while another runs.
-_AT_ONCE = 3
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,18 @@ def take(
     against: str | None = None,
     with_report: bool = True,
     progress: Callable[[Work], None] = lambda work: None,
+    warn: Callable[[str], None] = log.warning,
 ) -> Taken:
-    """Keeps a snapshot in a folder of its own below ``to``, which holds the whole series."""
+    """Keeps a snapshot in a folder of its own below ``to``, which holds the whole series.
+
+    What is odd about earlier ones is told to ``warn``, in a sentence each.
+    """
     began = time.monotonic()
+    shown_url = without_secrets(url)
     root = to.resolve()
-    earlier = earlier_one(root, against) if against else None
+    subject = Subject.of(shown_url, app_id, tenant)
+    series = kept_in(root, warn)
+    earlier = earlier_one(root, against, series, subject, warn) if against else None
     steps = len(SCHEMAS) + 2 + bool(earlier) + with_report
     done = 0
 
@@ -94,31 +104,32 @@ def take(
         tables = reading.enter_context(source)
         as_of = tables.as_of
         folder = folder_of(root, as_of)
-        with _new(folder), ThreadPoolExecutor(_AT_ONCE, "holdfast-snapshot") as pool:
-            writing = {name: pool.submit(_write, tables.table(name), folder / name) for name in SCHEMAS}
-            for name, written in writing.items():
-                step(f"Writing {name}")
+        with _new(folder), Jobs(spark) as pool:
+            writing = {pool.submit(_write, tables.table(name), folder / name): name for name in SCHEMAS}
+            step(f"Writing {next(iter(SCHEMAS))}")
+            for written in as_completed(list(writing)):
                 written.result()
-                step(f"Writing {name}", ended=1)
+                del writing[written]
+                step(f"Writing {next(iter(writing.values()), 'done')}", ended=1)
             # The rest is read from what was written: nothing need be held open for it.
             reading.close()
             extents = {name: _extent(folder / name) for name in SCHEMAS}
-            stored = {name: spark.read.schema(SCHEMAS[name]).parquet(str(folder / name)) for name in SCHEMAS}
+            found = {name: stored(spark, folder, name) for name in SCHEMAS}
             changed = None
             with suited_to(spark, sum(extent.bytes for extent in extents.values())):
                 step("Checking that it adds up")
-                checks = audit(stored, pool)
-                problems = _problems(stored["problems"])
+                checks = audit(found, pool)
+                problems = _problems(found["problems"])
                 step("Counting", ended=1)
-                counted = figures(stored, as_of.timestamp(), pool)
+                counted = figures(found, as_of.timestamp(), pool)
                 if earlier:
                     step("Comparing", ended=1)
-                    changed = changes(earlier.tables(spark), stored, pool)
+                    changed = changes(earlier.tables(spark), found, pool)
             step("Finishing", ended=1)
             manifest = Manifest(
                 as_of=as_of,
                 holdfast=holdfast.__version__,
-                url=without_secrets(url),
+                url=shown_url,
                 app_id=app_id,
                 tenant=tenant,
                 seconds=round(time.monotonic() - began, 3),
@@ -132,7 +143,8 @@ def take(
             )
             report = folder / REPORT if with_report else None
             if report:
-                before = [kept.manifest for kept in kept_in(root) if kept.manifest.as_of < as_of]
+                told = [kept.manifest for kept in series if kept.manifest.subject == subject]
+                before = [manifest for manifest in told if manifest.as_of < as_of]
                 report.write_text(render(manifest, counted, checks, changed, before), "utf-8")
             manifest.write(folder)
             step("Done", ended=1)

@@ -73,8 +73,10 @@ def named(column: str, names: dict[str, str]) -> Column:
 
 
 def between(earlier: str | Column, later: str | Column) -> Column:
-    """Seconds from one timestamp to another, never below 0: clocks may step."""
-    return F.greatest((F.unix_micros(later) - F.unix_micros(earlier)) / 1e6, F.lit(0.0))
+    """Seconds from one timestamp to another, never below 0: clocks may step. Null where one of them is."""
+    passed = (F.unix_micros(later) - F.unix_micros(earlier)) / 1e6
+    # Not greatest() alone, which passes over nulls: what has not been answered would have taken no time.
+    return F.when(passed.isNotNull(), F.greatest(passed, F.lit(0.0)))
 
 
 def epoch(column: str | Column) -> Column:

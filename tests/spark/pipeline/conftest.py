@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from contextlib import asynccontextmanager, closing
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from client.server import until
 from holdfast.cli.main import cli
 from spark.pipeline import shop
 
@@ -26,12 +28,16 @@ class Moments:
     """Files of the embedded host, as they were when."""
 
     earlier: Path
+    #: Between the two, with everything under way.
+    amid: Path
     later: Path
 
 
 @dataclass(frozen=True)
 class Kept:
     folder: Path
+    #: The file that both are of.
+    store: Path
     earlier: dict[str, Any]
     later: dict[str, Any]
 
@@ -61,16 +67,21 @@ async def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
     async with asynccontextmanager(shop.serve)(folder, 3) as running:
         await running.open()
         earlier = copy_of(data, folder / "earlier.db")
-        await running.work()
-        return Moments(earlier, copy_of(data, folder / "later.db"))
+        async with asyncio.TaskGroup() as group:
+            before = running.orders
+            group.create_task(running.work())
+            await until(lambda: running.has_gone_on(before), what="orders come in, and an import has begun")
+            amid = copy_of(data, folder / "amid.db")
+        return Moments(earlier, amid, copy_of(data, folder / "later.db"))
 
 
 @pytest.fixture(scope="session")
 def kept(spark: SparkSession, moments: Moments, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     folder = tmp_path_factory.mktemp("series")
+    store = folder / "store.db"
     told = []
     for file in (moments.earlier, moments.later):
-        done = run("--url", url_of(file), "--to", str(folder), "--against", "latest", "--json")
+        done = run("--url", url_of(copy_of(file, store)), "--to", str(folder), "--against", "latest", "--json")
         assert done.exit_code == 0, done.output
         told.append(json.loads(done.stdout))
-    return Kept(folder, *told)
+    return Kept(folder, store, *told)

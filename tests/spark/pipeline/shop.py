@@ -31,7 +31,7 @@ class Shop:
         self._url = url
         self._scale = scale
         self._random = random.Random(5)
-        self._orders = 0
+        self.orders = 0
 
     async def open(self) -> None:
         await self.call("PUT", "/queue/webhooks/config", {"max_deliveries": 3, "max_locks": 8})
@@ -55,27 +55,34 @@ class Shop:
         await self._take_orders()
         await until(self._letters_have_arrived, what="the dead letters are where they belong")
 
+    async def has_gone_on(self, since: int) -> bool:
+        """Whether more orders came than these, and the import after them, which tries for a while, has begun."""
+        if self.orders < since + self._scale:
+            return False
+        async with self._session.get(f"{self._url}/orchestrations/import-{self.orders}-5") as answer:
+            return answer.status == 200
+
     async def _take_orders(self) -> None:
         ending = []
         for _ in range(self._scale):
-            self._orders += 1
-            name, lines = f"order-{self._orders}", self._random.sample(GOODS, self._random.randint(1, 4))
-            total = 400.0 if self._orders % 3 == 0 else 40.0
-            if self._orders % 4 == 0:
+            self.orders += 1
+            name, lines = f"order-{self.orders}", self._random.sample(GOODS, self._random.randint(1, 4))
+            total = 400.0 if self.orders % 3 == 0 else 40.0
+            if self.orders % 4 == 0:
                 lines.append("kedge")
             order = {"customer": self._random.choice(CUSTOMERS), "lines": lines, "total": total}
             await self._start("order", name, order)
             if total < 100:
                 ending.append(name)
-            elif self._orders % 2:
+            elif self.orders % 2:
                 await until(lambda name=name: self._waits(name), what="it waits for approval")  # type: ignore[misc]
                 await self.call("POST", f"/orchestrations/{name}/events/approved", {"by": "ann"})
                 ending.append(name)
         for pages in (3, 5):
-            ending.append(f"import-{self._orders}-{pages}")
+            ending.append(f"import-{self.orders}-{pages}")
             await self._start("import_catalogue", ending[-1], pages)
-        await self._start("order", f"cancelled-{self._orders}", {"customer": HTML, "lines": ["oar"], "total": 999})
-        await self.call("POST", f"/orchestrations/cancelled-{self._orders}/cancel", {"reason": HTML})
+        await self._start("order", f"cancelled-{self.orders}", {"customer": HTML, "lines": ["oar"], "total": 999})
+        await self.call("POST", f"/orchestrations/cancelled-{self.orders}/cancel", {"reason": HTML})
         await asyncio.gather(*(self.call("GET", f"/orchestrations/{name}/wait?timeout_seconds=60") for name in ending))
 
     async def _start(self, name: str, instance_id: str, given: Any) -> None:

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import holdfast.spark
 from holdfast.spark.audit import MOST_FINDINGS, audit, findings
 from holdfast.spark.session import suited_to
 from spark.pipeline.conftest import copy_of, run, url_of
@@ -31,6 +32,16 @@ def audited(spark: SparkSession, invented: Invented) -> list[Check]:
 
 def test_what_adds_up(spark: SparkSession) -> None:
     assert findings(audited(spark, small_shop())) == []
+
+
+def test_nothing_is_found_in_what_is_under_way(spark: SparkSession, moments: Moments) -> None:
+    with (
+        ThreadPoolExecutor(2) as pool,
+        suited_to(spark, 0),
+        holdfast.spark.snapshot(spark, url_of(moments.amid)) as snapshot,
+    ):
+        assert snapshot.instances().where("status = 'RUNNING'").count() > 1
+        assert findings(audit({name: snapshot.table(name) for name in holdfast.spark.TABLES}, pool)) == []
 
 
 def test_each_fault_is_one_sentence(spark: SparkSession) -> None:

@@ -1,0 +1,58 @@
+"""Queries side by side, which end together."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Enough to plan one query while another runs.
+_AT_ONCE = 3
+_AGAIN_SECONDS = 0.2
+
+
+class Jobs(ThreadPoolExecutor):
+    """When its block fails, or somebody gives up, the queries that run are cancelled and the others never begin."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tag = f"holdfast-{uuid.uuid4().hex}"
+        self._begun: set[Future[object]] = set()
+        # Tags belong to a thread.
+        super().__init__(_AT_ONCE, "holdfast-snapshot", initializer=spark.addTag, initargs=(self._tag,))
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future = super().submit(work, *args, **kwargs)
+        self._begun.add(future)  # type: ignore[arg-type]
+        future.add_done_callback(self._begun.discard)
+        return future
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if kind is not None:
+            self._cancel()
+        return super().__exit__(kind, error, trace)
+
+    def _cancel(self) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
+        # More than once: what was being planned begins only now, and some have another query after this one.
+        while under_way := set(self._begun):
+            # Where Spark itself is gone, its queries end on their own.
+            with suppress(PySparkException, Py4JError):
+                self._spark.interruptTag(self._tag)
+            wait(under_way, _AGAIN_SECONDS, FIRST_COMPLETED)
