@@ -36,13 +36,13 @@ def misfit(values: Sequence[Any], kind: DataType) -> str | None:
     """What is wrong with some of these values of a column; None when nothing is."""
     column = type(kind)
     # By their exact types: true is no number.
-    strange = set(map(type, values)) - _KINDS[column]
-    if strange:
+    kinds = set(map(type, values))
+    if strange := kinds - _KINDS[column]:
         return f"a {min(each.__name__ for each in strange)}"
     if column not in _BOUNDS:
         return None
     least, most = _BOUNDS[column]
-    numbers = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None] if _NULL in kinds else values
     return "out of range" if numbers and not (least <= min(numbers) and max(numbers) <= most) else None
 
 
