@@ -29,11 +29,15 @@ class Jobs(ThreadPoolExecutor):
     """When its block fails, or somebody gives up, the queries that run are cancelled and the others never begin."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
         self._tag = f"holdfast-{uuid.uuid4().hex}"
         self._begun: set[Future[object]] = set()
+        # Spark Connect has no context; elsewhere, interruptTag of Spark 4.3.0 does not find what is being written.
+        context = getattr(spark, "sparkContext", None)
+        tag, self._interrupt = (
+            (spark.addTag, spark.interruptTag) if context is None else (context.addJobTag, context.cancelJobsWithTag)
+        )
         # Tags belong to a thread.
-        super().__init__(_AT_ONCE, "holdfast-snapshot", initializer=spark.addTag, initargs=(self._tag,))
+        super().__init__(_AT_ONCE, "holdfast-snapshot", initializer=tag, initargs=(self._tag,))
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future = super().submit(work, *args, **kwargs)
@@ -54,5 +58,5 @@ class Jobs(ThreadPoolExecutor):
         while under_way := set(self._begun):
             # Where Spark itself is gone, its queries end on their own.
             with suppress(PySparkException, Py4JError):
-                self._spark.interruptTag(self._tag)
+                self._interrupt(self._tag)
             wait(under_way, _AGAIN_SECONDS, FIRST_COMPLETED)
