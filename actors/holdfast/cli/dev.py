@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
@@ -126,7 +127,7 @@ class _Session:
                 url = await postgres.create_database(_DATABASE, exist_ok=True)
                 write_component("postgresql-v2", resources, connection=url)
             else:
-                url = f"sqlite:///{self.folder / 'state.db'}"
+                url = f"sqlite:///{quote(str(self.folder / 'state.db'))}"
                 write_component("sqlite", resources, connection=str(self.folder / "state.db"))
             dapr = LocalDapr(
                 self.folder,

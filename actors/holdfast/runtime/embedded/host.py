@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from holdfast.runtime.embedded.folder import DataFolder
 from holdfast.runtime.embedded.sqlite import SqliteStorage
@@ -25,7 +26,7 @@ class EmbeddedHost(InProcessHost):
     @property
     def url(self) -> str:
         """Where Spark finds the tables."""
-        return f"sqlite:///{self._folder.database.absolute()}"
+        return f"sqlite:///{quote(str(self._folder.database.absolute()))}"
 
     async def start(self) -> None:
         self._folder.claim()
