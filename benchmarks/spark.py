@@ -1,10 +1,11 @@
 """Spark: 2,000,000 items of one queue to a DataFrame, what memory it takes, and what a snapshot costs those who write.
 
 The items lie in one priority of one queue, some 280 MB in PostgreSQL in the layout of Dapr's component v2. Read by
-Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions, without a
-snapshot), and fetched by ADBC in two processes that do not look at them, which is the limit. The memory is that of the
-largest Python process of the executor. Writers are one caller each: pushes over REST to the embedded host while its
-file is copied over and over, and commits to PostgreSQL while a snapshot is held.
+Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions and into
+the same columns, without a snapshot), and fetched by ADBC in two processes that do not look at them, which is the
+limit. The memory is that of the largest Python process of the executor. Writers are one caller each: pushes over REST
+to the embedded host while its file is copied over and over, and commits to PostgreSQL while another
+process reads a snapshot of it.
 """
 
 from __future__ import annotations
@@ -142,10 +143,31 @@ def _by_jdbc(spark: SparkSession, url: str, rows: int) -> DataFrame:
         numPartitions=str(PARTITIONS),
         fetchsize="100",
     )
-    schema = "items array<struct<item: string, at: double, key: string, dedup: string, until: double, due: double>>"
-    segments = read.load().select("key", f.from_json("value", schema).alias("segment"))
-    return segments.select("key", f.posexplode("segment.items").alias("ordinal", "entry")).select(
-        f.split("key", r"\|\|")[2].alias("queue"), "ordinal", "entry.*"
+    entry = "struct<item: string, at: double, key: string, dedup: string, until: double, due: double>"
+    parts_of_key, numbers = f.split("key", r"\|\|"), f.split(f.split("key", r"\|\|")[3], "-")
+    segments = read.load().select(
+        parts_of_key[0].alias("app_id"),
+        parts_of_key[2].alias("queue"),
+        numbers[1].cast("long").alias("priority"),
+        numbers[2].alias("segment"),
+        f.from_json("value", f"items array<{entry}>").alias("value"),
+    )
+    return segments.select("*", f.posexplode("value.items").alias("ordinal", "entry")).select(
+        "app_id",
+        f.lit("default").alias("tenant"),
+        "queue",
+        f.lit(0).alias("partition"),
+        f.concat(f.lit("0-"), "priority", f.lit("-"), "segment", f.lit("-"), "ordinal").alias("id"),
+        "priority",
+        f.lit("waiting").alias("state"),
+        "entry.item",
+        f.timestamp_micros((f.col("entry.at") * 1_000_000).cast("long")).alias("enqueued_at"),
+        f.timestamp_micros((f.col("entry.due") * 1_000_000).cast("long")).alias("due_at"),
+        f.timestamp_micros((f.col("entry.until") * 1_000_000).cast("long")).alias("expires_at"),
+        f.lit(0).alias("delivery_count"),
+        f.col("entry.dedup").alias("dedup_id"),
+        f.col("entry.key").alias("idempotency_key"),
+        f.lit(None).cast("string").alias("last_error"),
     )
 
 
@@ -177,7 +199,7 @@ async def _beside_copies(lab: Lab) -> Row:
         samples: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(lab.pace.rounds):
             for copied in samples:
-                with _copied(file) if copied else contextlib.nullcontext():
+                with _beside(_copy, str(file)) if copied else contextlib.nullcontext():
                     taken = []
                     for _ in range(_WRITES):
                         began = time.perf_counter()
@@ -190,14 +212,11 @@ async def _beside_copies(lab: Lab) -> Row:
 def _beside_a_snapshot(lab: Lab, url: str) -> Row:
     import psycopg
 
-    from holdfast.spark.options import Options
-    from holdfast.spark.postgresql import export
-
     samples: dict[bool, list[float]] = {False: [], True: []}
     with psycopg.connect(url) as connection:
         for _ in range(lab.pace.rounds):
-            for held in samples:
-                with export(Options.read({"url": url})) if held else contextlib.nullcontext():
+            for read in samples:
+                with _beside(_read_tables, url) if read else contextlib.nullcontext():
                     taken = []
                     for number in range(_WRITES):
                         began = time.perf_counter()
@@ -208,8 +227,8 @@ def _beside_a_snapshot(lab: Lab, url: str) -> Row:
                         )
                         connection.commit()
                         taken.append(time.perf_counter() - began)
-                samples[held].append(statistics.median(taken) * 1000)
-    return _slowdown("commit to PostgreSQL while a snapshot is held, p50", samples)
+                samples[read].append(statistics.median(taken) * 1000)
+    return _slowdown("commit to PostgreSQL while a snapshot is read, p50", samples)
 
 
 def _slowdown(work: str, samples: dict[bool, list[float]]) -> Row:
@@ -218,18 +237,36 @@ def _slowdown(work: str, samples: dict[bool, list[float]]) -> Row:
 
 
 @contextlib.contextmanager
-def _copied(file: Path) -> Iterator[None]:
-    """Inside, another process copies it over and over."""
+def _beside(work: Callable[[str, Event, Event], None], what: str) -> Iterator[None]:
+    """Inside, another process does it over and over."""
     context = multiprocessing.get_context("spawn")
     over, begun = context.Event(), context.Event()
-    process = context.Process(target=_copy, args=(str(file), over, begun))
+    process = context.Process(target=work, args=(what, over, begun))
     process.start()
     try:
-        begun.wait(60)
+        if not begun.wait(60):
+            raise TimeoutError("Nothing was read within a minute.")
         yield
     finally:
         over.set()
         process.join()
+
+
+def _read_tables(url: str, over: Event, begun: Event) -> None:
+    """All items of a snapshot that is held, as a task of Spark would."""
+    from holdfast.spark import HoldfastSource
+    from holdfast.spark.options import Options
+    from holdfast.spark.postgresql import export
+
+    while not over.is_set():
+        with export(Options.read({"url": url})) as held:
+            source = HoldfastSource({"url": url, "table": "items", "snapshot": held.name})
+            reader = source.reader(source.schema())
+            for partition in reader.partitions():
+                for _ in reader.read(partition):
+                    begun.set()
+                    if over.is_set():
+                        return
 
 
 def _copy(file: str, over: Event, begun: Event) -> None:

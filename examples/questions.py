@@ -96,12 +96,17 @@ def who_retries_most(tables: Tables) -> DataFrame:
 # %% 3. How long do approvals take? From when somebody waits for an event to when it comes.
 def how_long_approvals_take(tables: Tables, event: str = "approv%") -> DataFrame:
     waited = steps(tables.latest("history")).where(F.col("kind") == "event").where(F.col("name").like(event))
+    # Nobody waits any more for what an orchestration that has ended was waiting for.
+    execution = ["app_id", "tenant", "instance_id", "execution_id"]
+    under_way = tables.latest("instances").where("ended_at IS NULL").select(*execution, F.lit(True).alias("under_way"))
+    waited = waited.join(under_way, execution, "left")
+    awaited = F.col("outcome").isNull() & F.col("under_way")
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
     return waited.groupBy("name").agg(
         F.count("outcome").alias("came"),
-        F.count_if(F.col("outcome").isNull()).alias("awaited"),
+        F.count_if(awaited).alias("awaited"),
         *(F.round(F.percentile_approx("seconds", share), 3).alias(name) for name, share in shares.items()),
-        F.min(F.when(F.col("outcome").isNull(), F.col("asked_at"))).alias("awaited_since"),
+        F.min(F.when(awaited, F.col("asked_at"))).alias("awaited_since"),
     )
 
 

@@ -300,6 +300,10 @@ class NonRetryable(HoldfastError):
     code = "NON_RETRYABLE"
 
 
+class ResultNotKept(NonRetryable):
+    """It has happened, but its result cannot be kept."""
+
+
 class NonDeterminism(HoldfastError):
     """The orchestration's code does not do what its history says it did."""
 

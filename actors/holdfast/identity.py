@@ -9,6 +9,8 @@ from holdfast.errors import InvalidRequest
 MAX_ID_LENGTH = 255
 DEAD_LETTER_SUFFIX = "-deadletter"
 DEFAULT_TENANT = "default"
+#: In a path, the tenant of whoever calls; nobody can be called so.
+OWN_TENANT = "~"
 
 #: As JSON Schema has it, where names are described.
 ID_PATTERN = r"^[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*$"

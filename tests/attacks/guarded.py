@@ -33,6 +33,7 @@ SPARE = "spare"
 #: What nobody but operators, users and readers of the default tenant may see.
 PAYLOAD = "the payload that is to be kept"
 BODY_TIMEOUT = 2
+TOLD_SECONDS = 30.0
 
 TOKENS = {name: f"{name}-0123456789abcdef" for name in ("reader", "user", "operator", "acme-user", "acme-operator")}
 #: daprd's own, each way.
@@ -45,7 +46,7 @@ _LISTS = ("IndexActor||", "DoorbellActor||")
 def entry(name: str, **changes: str) -> dict[str, str]:
     """A table of the file."""
     tenant, _, role = name.rpartition("-")
-    return {"name": name, "role": role, "token": TOKENS[name], **({"tenant": tenant} if tenant else {}), **changes}
+    return {"name": name, "role": role, "tenant": tenant or "*", "token": TOKENS[name], **changes}
 
 
 def bearer(name: str) -> dict[str, str]:
@@ -170,13 +171,24 @@ class Guarded(ABC):
             self._audit += [line for line in lines if line["logger"] == "holdfast.audit"]
         return self._audit
 
-    async def told(self, attack: Callable[[], Awaitable[Outcome]]) -> tuple[Outcome, dict[str, Any]]:
-        """What comes of an attack, and the line about it: it is repeated, as there are only so many lines a second."""
-        while True:
+    async def told(
+        self, attack: Callable[[], Awaitable[Outcome]], *, status: int, **fields: str
+    ) -> tuple[Outcome, dict[str, Any]]:
+        """What comes of an attack, and the line about it, which has these fields.
+
+        It is repeated, as there are only so many lines a second, and other attacks may still be told of.
+        """
+        wanted = {"status": status, **fields}
+        until = asyncio.get_running_loop().time() + TOLD_SECONDS
+        others: list[dict[str, Any]] = []
+        while asyncio.get_running_loop().time() < until:
             told = len(self.audit())
             outcome = await attack()
-            if lines := self.audit()[told:]:
-                return outcome, lines[0]
+            for line in self.audit()[told:]:
+                if wanted.items() <= line.items():
+                    return outcome, line
+                others.append(line)
+        raise AssertionError(f"no line with {wanted}, but {others[-5:]}")
 
 
 class OnEmbedded(Guarded):

@@ -106,7 +106,7 @@ async def _taking_over(record: Record) -> Answer:
 async def test_an_activity_that_must_happen_once(server: Server, saved: str, when: str, effects: int) -> None:
     run = Run(server)
     key = f"{run.id}:1:2"
-    crash_at(server, key, saved, when, tenant="default")
+    crash_at(server, f"activity/{key}", saved, when, tenant="default")
     # It may die before the answer is sent.
     with suppress(CallFailed):
         await run.start("calling", "charge")
@@ -117,8 +117,8 @@ async def test_an_activity_that_must_happen_once(server: Server, saved: str, whe
     # What happened before its record was saved happens again: that is why an effect should take the key itself.
     assert run.effects() == ["charged"] * effects
     assert run.effect_keys() == {key: effects}
-    shown = (await Record(server, key, tenant="default").get()).ok()
-    assert (shown["status"], shown["result"]) == ("SUCCESS", "charged")
+    shown = (await Record(server, f"activity/{key}", tenant="default").get()).ok()
+    assert (shown["status"], shown["result"]) == ("SUCCESS", {"result": "charged"})
 
 
 # Who runs the effect dies

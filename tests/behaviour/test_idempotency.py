@@ -123,12 +123,27 @@ async def test_keys_of_all_kinds_and_tenants_are_apart(server: Server) -> None:
 
 
 @on_every_stack
+async def test_a_later_delivery_takes_over_at_once_and_the_earlier_one_is_refused(server: Server) -> None:
+    record = Record(server)
+    (await record("begin", owner="message", fence=1, lease_seconds=600)).ok()
+    begun = (await record("begin", owner="message", fence=2, lease_seconds=600)).ok()
+    assert (begun["outcome"], begun["attempt"]) == ("run", 2)
+    for what, body in (("begin", {}), ("commit", {"result": 1}), ("fail", {"error": "x"}), ("renew", {})):
+        (await record(what, owner="message", fence=1, **body)).refused(409, "LEASE_LOST")
+    (await record("begin", owner="other", fence=3)).refused(409, "IN_PROGRESS")
+    (await record("commit", owner="message", fence=2, result=2)).ok()
+    assert (await record("begin", owner="message", fence=1)).ok() == {"outcome": "done", "result": 2}
+
+
+@on_every_stack
 async def test_what_is_wrong_is_refused(server: Server) -> None:
     record = Record(server)
     for what, body in (
         ("begin", {"lease_seconds": 0}),
         ("begin", {"lease_seconds": "30"}),
         ("begin", {"owner": ""}),
+        ("begin", {"owner": "a", "fence": -1}),
+        ("commit", {"owner": "a", "fence": "2"}),
         ("begin", {"tenant": "other"}),
         ("begin", {"unheard_of": 1}),
         ("commit", {}),

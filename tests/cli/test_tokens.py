@@ -33,7 +33,7 @@ async def test_a_new_token_opens_a_server_that_has_its_table(holdfast: Command, 
     assert made.code == 0
     secret = secret_of(made.error)
     [table] = tomllib.loads(made.output)["token"]
-    assert (table["name"], table["role"], "tenant" in table) == ("billing", "reader", False)
+    assert (table["name"], table["role"], table["tenant"]) == ("billing", "reader", "*")
     assert secret not in made.output
     file = tmp_path / "tokens.toml"
     file.write_text(made.output + holdfast.inside("token", "new", "--name", "other", "--tenant", "acme").output)

@@ -38,10 +38,10 @@ STRANGE: list[Any] = [
 
 
 class Worker:
-    def __init__(self, folder: Path, url: str, *options: str) -> None:
+    def __init__(self, folder: Path, url: str, *options: str, app: str = "workflows:app", name: str = "worker") -> None:
         shutil.copy(Path(workflows.__file__), folder)
-        command = [Path(sys.executable).with_name("holdfast"), "worker", "workflows:app", "--url", url, *options]
-        self.process = ChildProcess("worker", command, log=folder / "worker.log", folder=folder)
+        command = [Path(sys.executable).with_name("holdfast"), "worker", app, "--url", url, *options]
+        self.process = ChildProcess(name, command, log=folder / f"{name}.log", folder=folder)
 
     async def __aenter__(self) -> Self:
         await self.process.start()

@@ -75,6 +75,49 @@ async def test_a_cancelled_run_is_a_failed_one(client: Client, name: str) -> Non
     assert (await record(client, name))["status"] == "FAILURE"
 
 
+@pytest.mark.parametrize("finishes", [True, False], ids=["while it is cancelled", "when it is cancelled"])
+async def test_what_has_happened_is_recorded_though_it_was_cancelled(client: Client, name: str, finishes: bool) -> None:
+    started, ending = asyncio.Event(), asyncio.Event()
+
+    async def effect() -> int:
+        started.set()
+        try:
+            await ending.wait()
+        except asyncio.CancelledError:
+            if not finishes:
+                raise
+        return 5
+
+    running = asyncio.create_task(client.idempotent(key=name, run=effect))
+    await started.wait()
+    if not finishes:
+        # Both in the same turn of the loop.
+        ending.set()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    again = await client.idempotent(key=name, run=pytest.fail)
+    assert (again.result, again.ran) == (5, False)
+
+
+async def test_a_result_that_cannot_be_kept_leaves_a_cancellation_one(client: Client, name: str) -> None:
+    started = asyncio.Event()
+
+    async def effect() -> object:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return object()
+
+    running = asyncio.create_task(client.idempotent(key=name, run=effect))
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not (await client.idempotent(key=name, run=pytest.fail)).ran
+
+
 async def test_a_lease_lasts_as_long_as_the_run(client: Client, name: str) -> None:
     async def effect() -> None:
         first = (await record(client, name))["lease_expires_at"]

@@ -74,7 +74,9 @@ async def test_nothing_to_push_is_nothing_pushed(queue: Queue) -> None:
     assert await queue.push_many([]) == []
 
 
-@pytest.mark.parametrize("item", [object(), float("nan"), [None, {"a": -float("inf")}], "\ud800"], ids=repr)
+@pytest.mark.parametrize(
+    "item", [object(), float("nan"), [None, {"a": -float("inf")}], "\ud800"], ids=["object", "nan", "inf", "surrogate"]
+)
 async def test_what_is_not_json_is_refused_before_it_is_sent(way: Way, disturbed: Queue, item: object) -> None:
     with pytest.raises(errors.InvalidRequest, match="cannot be written as JSON"):
         await disturbed.push(item)

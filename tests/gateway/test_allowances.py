@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gateway.stage import on_stage
-from holdfast.errors import Capacity, Unavailable
-from holdfast.gateway.allowances import AGAIN_SECONDS, FRESH_SECONDS, STALE_SECONDS, Allowances
+from holdfast.errors import Capacity, InvalidRequest, Unavailable
+from holdfast.gateway.allowances import AGAIN_SECONDS, FRESH_SECONDS, LISTED_WITHIN, STALE_SECONDS, Allowances
 from holdfast.gateway.quotas import Quota, Quotas
 from holdfast.gateway.refusals import accepted
 from holdfast.identity import partition_id, qualify
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gateway.stage import Gateway, Stage
     from holdfast.runtime.contract import HostClient
 
-QUOTAS = Quotas({"acme": Quota(max_items=10), "few": Quota(max_queues=2)})
+QUOTAS = Quotas({"acme": Quota(max_items=10), "few": Quota(max_queues=2), "both": Quota(max_items=10, max_queues=2)})
 
 
 class Limited:
@@ -37,6 +37,11 @@ class Limited:
         name = qualify(tenant, queue)
         async with self._allowances.pushing(name, count):
             accepted(await self._gateway.pushes.push(name, dump(data), data))
+
+    async def configure(self, queue: str, tenant: str = "few", **changes: Any) -> None:
+        name = qualify(tenant, queue)
+        async with self._allowances.configuring(name):
+            await self._gateway.configuration.change(name, dump(changes), changes)
 
     async def pop(self, count: int, queue: str = "orders", tenant: str = "acme") -> None:
         answer = await self._gateway.partitions.pop(qualify(tenant, queue), "Pop", dump({"count": count}))
@@ -136,6 +141,51 @@ async def test_a_push_that_failed_makes_no_queue(stage: Stage) -> None:
     with pytest.raises(Unavailable):
         await gateway.push(1, "d", "few")
     await gateway.push(1, "b", "few")
+
+
+@on_stage
+async def test_nor_does_one_that_was_refused(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    for queue in ("a", "b", "c"):
+        with pytest.raises(Capacity, match="10 items"):
+            await gateway.push(11, queue, "both")
+    await gateway.push(1, "d", "both")
+    await gateway.push(1, "e", "both")
+
+
+@on_stage
+async def test_a_queue_that_is_only_configured_counts_and_stays(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    await gateway.configure("a", max_locks=2)
+    with pytest.raises(InvalidRequest):
+        await gateway.configure("wrong", max_locks=-1)
+    await gateway.configure("b", max_locks=2)
+    # Longer than a queue that was let in is remembered, and to one that never heard of it.
+    await asyncio.sleep(LISTED_WITHIN + 1)
+    for one in (gateway, Limited(stage.gateway())):
+        with pytest.raises(Capacity, match="2 queues"):
+            await one.configure("c", max_locks=2)
+        await one.configure("a", max_locks=3)
+        await one.push(1, "b", "few")
+
+
+@on_stage
+async def test_what_was_just_stored_is_not_counted_twice(stage: Stage) -> None:
+    made = stage.gateway()
+    gateway = Limited(made)
+    await gateway.push(1, "other")
+    next_one: list[asyncio.Task[None]] = []
+
+    def heard(actor_id: str, load: int) -> None:
+        # Before those who pushed are told.
+        if load == 8:
+            next_one.append(asyncio.create_task(gateway.push(1, "other")))
+
+    made.partitions.listeners.append(heard)
+    await gateway.push(8)
+    await next_one[0]
+    with pytest.raises(Capacity, match="there are 10"):
+        await gateway.push(1)
 
 
 @on_stage

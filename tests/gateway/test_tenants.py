@@ -34,6 +34,7 @@ token = "{UMBRELLA}"
 [[token]]
 name = "everybody"
 role = "operator"
+tenant = "*"
 token = "{EVERYBODY}"
 """
 
@@ -95,6 +96,23 @@ async def test_a_key_of_another_tenant_is_forbidden_whether_or_not_it_exists(sha
             answers.add(await asked(shared, UMBRELLA, verb, f"/idempotency/acme/{key}{what}", body))
     [(status, text)] = answers
     assert (status, json.loads(text)["error_code"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("tenant_id", ["umbrella", "default", "ACME"])
+async def test_nobody_pushes_on_behalf_of_another_tenant(shared: Server, tenant_id: str) -> None:
+    ours, theirs = {"item": 1, "tenant_id": "acme"}, {"item": 1, "tenant_id": tenant_id, "idempotency_key": "invoice"}
+    for body in (theirs, {"items": [theirs]}, {"items": [{"item": 1}, ours, theirs]}):
+        status, text = await asked(shared, ACME, "POST", "/queue/behalf/push", body)
+        assert (status, json.loads(text)["error_code"]) == (403, "FORBIDDEN")
+    async with Client(shared.url, ACME) as acme:
+        assert (await acme.queue("behalf").stats()).count == 0
+
+
+async def test_for_oneself_one_may_and_those_of_no_tenant_may_for_anybody(shared: Server) -> None:
+    own = {"items": [{"item": 1}, {"item": 2, "tenant_id": ""}, {"item": 3, "tenant_id": "acme"}]}
+    assert (await asked(shared, ACME, "POST", "/queue/own/push", own))[0] == 200
+    anybody = {"item": 1, "tenant_id": "umbrella"}
+    assert (await asked(shared, EVERYBODY, "POST", "/queue/own/push", anybody))[0] == 200
 
 
 async def test_metrics_and_the_state_of_the_process_are_for_those_of_no_tenant(shared: Server) -> None:

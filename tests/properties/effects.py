@@ -17,10 +17,12 @@ from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
 from properties.seeds import OPERATIONS_PER_SEED, told
 
 MORNING = 1_800_000_000.0
-OWNERS = ("ann", "ben", "cat")
+#: With a fence each; the last one has it several times, one delivery after the other.
+OWNERS = (("ann", 0), ("ben", 0), ("cat", 1), ("cat", 2), ("cat", 3))
 LIVES = (None, None, "first", "second")
 
 Answer = Any
+Owner = tuple[str, int]
 
 
 @dataclass
@@ -28,34 +30,37 @@ class Model:
     """The last thing that was accepted, and what follows from it."""
 
     last: str | None = None
-    owner: str = ""
+    owner: Owner = ("", 0)
     attempts: int = 0
     lease: float = 0.0
     forgotten: float = 0.0
     result: str | None = None
     life: str | None = None
 
-    def begin(self, now: float, owner: str, lease: float, life: str | None) -> Answer:
+    def begin(self, now: float, owner: Owner, lease: float, life: str | None) -> Answer:
         counts = self._known(now) and (life is None or life == self.life)
         if counts and self.last == "commit":
             return ("done", self.result)
+        same = owner[0] == self.owner[0]
+        if counts and same and owner < self.owner:
+            return LeaseLost
         held = counts and self.last == "begin" and now < self.lease
-        if held and owner != self.owner:
+        if held and not same:
             return (AlreadyInProgress, self.lease)
         before = self.attempts if counts else 0
         self.life = self.life if counts else life
-        self.attempts = before if held else before + 1
+        self.attempts = before if held and owner == self.owner else before + 1
         self._accept("begin", owner, now + DEFAULT_RETENTION)
         self.lease = now + lease
         return ("run", self.attempts, self.lease)
 
-    def renew(self, now: float, owner: str, lease: float) -> Answer:
+    def renew(self, now: float, owner: Owner, lease: float) -> Answer:
         if not self._owns(now, owner) or self.last != "begin":
             return LeaseLost
         self.lease, self.forgotten = now + lease, now + DEFAULT_RETENTION
         return ("renewed", self.lease)
 
-    def commit(self, now: float, owner: str, result: str, retention: float) -> Answer:
+    def commit(self, now: float, owner: Owner, result: str, retention: float) -> Answer:
         if not self._owns(now, owner):
             return LeaseLost
         if self.last != "commit":
@@ -63,19 +68,19 @@ class Model:
             self.result = result
         return "committed"
 
-    def fail(self, now: float, owner: str) -> Answer:
+    def fail(self, now: float, owner: Owner) -> Answer:
         if not self._owns(now, owner) or self.last == "commit":
             return LeaseLost
         self._accept("fail", owner, now + DEFAULT_RETENTION)
         return "failed"
 
-    def _accept(self, what: str, owner: str, forgotten: float) -> None:
+    def _accept(self, what: str, owner: Owner, forgotten: float) -> None:
         self.last, self.owner, self.forgotten = what, owner, forgotten
 
     def _known(self, now: float) -> bool:
         return self.last is not None and now < self.forgotten
 
-    def _owns(self, now: float, owner: str) -> bool:
+    def _owns(self, now: float, owner: Owner) -> bool:
         return self._known(now) and owner == self.owner
 
 
@@ -89,31 +94,37 @@ class Real:
     def record(self) -> Record | None:
         return None if self._stored is None else Record.from_json(load(self._stored))
 
-    def begin(self, now: float, owner: str, lease: float, life: str | None) -> Answer:
+    def begin(self, now: float, owner: Owner, lease: float, life: str | None) -> Answer:
+        name, fence = owner
         try:
-            record = self._keep(machine.begin(self.record, now, owner, lease, life))
+            record = self._keep(machine.begin(self.record, now, name, lease, life, fence))
         except AlreadyInProgress as error:
             return (AlreadyInProgress, error.details["lease_expires_at"])
+        except LeaseLost:
+            return LeaseLost
         if record.status is Status.SUCCESS:
             return ("done", record.result)
         return ("run", record.attempts, record.lease_expires_at)
 
-    def renew(self, now: float, owner: str, lease: float) -> Answer:
+    def renew(self, now: float, owner: Owner, lease: float) -> Answer:
+        name, fence = owner
         try:
-            return ("renewed", self._keep(machine.renew(self.record, now, owner, lease)).lease_expires_at)
+            return ("renewed", self._keep(machine.renew(self.record, now, name, lease, fence)).lease_expires_at)
         except LeaseLost:
             return LeaseLost
 
-    def commit(self, now: float, owner: str, result: str, retention: float) -> Answer:
+    def commit(self, now: float, owner: Owner, result: str, retention: float) -> Answer:
+        name, fence = owner
         try:
-            self._keep(machine.commit(self.record, now, owner, result, retention))
+            self._keep(machine.commit(self.record, now, name, result, retention, fence))
         except LeaseLost:
             return LeaseLost
         return "committed"
 
-    def fail(self, now: float, owner: str) -> Answer:
+    def fail(self, now: float, owner: Owner) -> Answer:
+        name, fence = owner
         try:
-            self._keep(machine.fail(self.record, now, owner, "no"))
+            self._keep(machine.fail(self.record, now, name, "no", fence))
         except LeaseLost:
             return LeaseLost
         return "failed"
@@ -186,6 +197,8 @@ class History:
     #: Who was told that its commit counts, and when.
     committed: tuple[str, float] | None = None
     died: int = 0
+    #: How often its message was delivered.
+    deliveries: int = 0
 
 
 class _Simulation:
@@ -216,16 +229,19 @@ class _Simulation:
             await self._deal_with(key)
 
     async def _deal_with(self, key: str, *, surely: bool = False) -> None:
-        self._owners += 1
-        owner = f"worker-{self._owners}"
         history = self._histories[key]
         loop = asyncio.get_running_loop()
+        named, fence = self._somebody(history, of_its_own=surely)
+        owner = "-".join(str(part) for part in named.values())
         while True:
-            answer = await self._ask(key, "Begin", {"key": key, "owner": owner, "lease_seconds": LEASE})
+            answer = await self._ask(key, "Begin", {"key": key, "lease_seconds": LEASE} | named)
             if answer.get("error_code") == "IN_PROGRESS":
                 await asyncio.sleep(self._random.uniform(0, 2))
                 continue
             break
+        if answer.get("error_code") == "LEASE_LOST":
+            assert fence < history.deliveries, "refused though it was the last delivery"
+            return
         if answer["outcome"] == "done":
             assert history.committed is None or history.committed[0] == answer["result"]
             return
@@ -236,7 +252,7 @@ class _Simulation:
             history.died += 1
             return
         if fate == "fails":
-            await self._ask(key, "Fail", {"owner": owner, "error": "no"})
+            await self._ask(key, "Fail", named | {"error": "no"})
             return
         if fate == "stalls":
             await asyncio.sleep(2 * LEASE)
@@ -244,13 +260,22 @@ class _Simulation:
         if fate == "dies late":
             history.died += 1
             return
-        answer = await self._ask(key, "Commit", {"owner": owner, "result": owner})
+        answer = await self._ask(key, "Commit", named | {"result": owner})
         if answer["success"]:
             assert history.committed is None or history.committed[0] == owner, "two were told that theirs counts"
             history.committed = history.committed or (owner, loop.time())
         else:
             assert answer["error_code"] == "LEASE_LOST"
-            assert fate == "stalls" or begun + LEASE < loop.time(), "refused though its lease was its own"
+            superseded = 0 < fence < history.deliveries
+            assert fate == "stalls" or superseded or begun + LEASE < loop.time(), "refused though its lease was its own"
+
+    def _somebody(self, history: History, *, of_its_own: bool) -> tuple[dict[str, Any], int]:
+        """A worker with a name of its own, or one that has the message, as others had it before."""
+        if of_its_own or self._random.random() < 0.5:
+            self._owners += 1
+            return {"owner": f"worker-{self._owners}"}, 0
+        history.deliveries += 1
+        return {"owner": "message", "fence": history.deliveries}, history.deliveries
 
     async def _check(self, key: str, history: History) -> None:
         await self._deal_with(key, surely=True)
@@ -259,7 +284,7 @@ class _Simulation:
         assert owner in {effect.owner for effect in history.effects}
         assert all(effect.begun < at for effect in history.effects)
         shown = await self._ask(key, "Get", None)
-        assert (shown["status"], shown["result"], shown["owner"]) == ("SUCCESS", owner, owner)
+        assert (shown["status"], shown["result"]) == ("SUCCESS", owner)
 
     async def _check_nothing_is_left_when_its_time_is_over(self) -> None:
         self._host.faults = Faults()

@@ -91,9 +91,9 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
                 assert list(zip(*pushed[1:], strict=True)) == [(i.id, i.text, i.enqueued_at) for i in waiting]
         elif key.startswith("shelf-"):
             found += driven(reader.on_shelf(key, load(value)))
-    for steps in reader.held():
+    for _, steps in reader.held():
         found += driven(steps)
-    for parcel in reader.sent():
+    for _, parcel in reader.sent():
         sent = driven(parcel)
         found += [] if sent is None else sent.items
     return found, driven(reader.totals())

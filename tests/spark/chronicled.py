@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from holdfast.orchestration.chronicle import FORMAT, HEAD, SEGMENT_EVENTS, segment_key
 from holdfast.orchestration.history import OrchestrationStarted, TimerCreated
-
-if TYPE_CHECKING:
-    import psycopg
 
 UPSERT = (
     "INSERT INTO state (key, value, etag) VALUES (%s, %s, gen_random_uuid()) "
     "ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, etag = EXCLUDED.etag, updated_at = now()"
 )
+
+
+class Connection(Protocol):
+    """Of psycopg's, or what stands for one."""
+
+    def execute(self, query: Any, params: Any, /) -> Any: ...
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Chronicled:
     segments: int = 0
     created_at: float = field(default_factory=time.time)
 
-    def turn(self, connection: psycopg.Connection[Any], number: int) -> None:
+    def turn(self, connection: Connection, number: int) -> None:
         """So many events more, in the transaction that is open."""
         segments: dict[int, list[dict[str, Any]]] = {}
         for _ in range(number):
@@ -65,6 +68,6 @@ class Chronicled:
             "earlier": [],
         }
 
-    def _put(self, connection: psycopg.Connection[Any], key: str, value: Any) -> None:
+    def _put(self, connection: Connection, key: str, value: Any) -> None:
         whole = f"{self.app_id}||OrchestrationActor||{self.instance_id}||{key}"
         connection.execute(UPSERT, (whole, json.dumps(value).encode()))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ITEMS = 60
-SNAPSHOTS = 4
+# Of each of the two stores, 30 together.
+SNAPSHOTS = 15
 TABLES = ("queues", "items", "instances", "history")
 # Without one, it shows sooner or later.
 TRIES = 30

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 from urllib.parse import urlsplit
 
 import pytest
 
 import holdfast.spark
 from holdfast.errors import InvalidRequest
+from holdfast.runtime.embedded.host import EmbeddedHost
 from holdfast.spark.options import Options
+from holdfast.spark.store import Range
+from holdfast.spark.stores import opened
+from spark.written import write
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 URL = "sqlite:///tmp/x.db"
@@ -42,6 +46,24 @@ def test_wrong_ones_are_refused_in_a_sentence(options: dict[str, str], sentence:
 @pytest.mark.parametrize("url", ["sqlite:///data/x.db", "sqlite:////data/x.db"])
 def test_a_path_may_have_three_slashes_or_four(url: str) -> None:
     assert Options.read({"url": url}).sqlite_path == "/data/x.db"
+
+
+@pytest.mark.parametrize("folder", ["what?", "100%", "50%25", "a b#c", "ü"])
+def test_any_folder_will_do(tmp_path: Path, folder: str) -> None:
+    """A host says where its file is, and a snapshot where its copy is, so that it is found there."""
+    data, copies = tmp_path / folder, tmp_path / f"copies {folder}"
+    for path in (data, copies):
+        path.mkdir()
+    url = EmbeddedHost(data).url
+    file = Path(Options.read({"url": url}).sqlite_path)
+    assert file.parent == data
+    write(file, {"shop||settings": "{}"})
+    asked = MagicMock()
+    with holdfast.spark.snapshot(asked, url, directory=copies) as taken:
+        taken.items()
+        options = asked.read.format.return_value.options.call_args.kwargs
+        with opened(Options.read(options)) as store:
+            assert list(store.keys(Range())) == ["shop||settings"]
 
 
 def test_sparks_users_see_the_sentence(spark: SparkSession, tmp_path: Path) -> None:

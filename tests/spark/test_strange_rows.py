@@ -7,8 +7,10 @@ import base64
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from holdfast.runtime.embedded.sqlite import SqliteStorage
@@ -118,9 +120,26 @@ def test_options_narrow_what_is_read(spark: SparkSession, database: Path) -> Non
     assert items(actor_type="Counter") == set()
 
 
-def _at_night() -> str:
-    from datetime import UTC, datetime
+@pytest.mark.parametrize("stack", ["daprd-postgresql-v1"], indirect=True)
+def test_bytes_in_jsonb_are_read_too(spark: SparkSession, stack: Any) -> None:
+    """As the first version of the component keeps what is written over gRPC."""
+    queue = DrivenQueue("orders")
+    queue.push(*range(150))
+    insert = "INSERT INTO state (key, value, isbinary) VALUES (%s, %s::jsonb, true)"
+    with psycopg.connect(stack.url) as connection:
+        for key, value in queue.store.items():
+            text = json.dumps(base64.b64encode(value).decode())
+            connection.execute(insert, (f"bytes||PushPopActor||orders||{key}", text))
+    with snapshot(spark, stack.url, app_id="bytes") as taken:
+        assert [row["item"] for row in _rows(taken.items().orderBy("id"))] == sorted(map(str, range(150)), key=_by_id)
 
+
+def _by_id(item: str) -> str:
+    """The ids of the first 150 items, in the order of text."""
+    return f"0-0-{int(item) // 100}-{int(item) % 100}"
+
+
+def _at_night() -> str:
     return datetime.fromtimestamp(MORNING, UTC).isoformat()
 
 

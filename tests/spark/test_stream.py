@@ -71,7 +71,7 @@ def test_late_commits_and_restarts_lose_and_repeat_nothing(spark: SparkSession, 
         with psycopg.connect(stack.url) as connection:
             for turn in range(TURNS):
                 if turn in (3, 6):
-                    passed[turn // 3 - 1].wait(120)
+                    assert passed[turn // 3 - 1].wait(120), "the stream has read nothing yet"
                 for instance in own:
                     instance.turn(connection, EVENTS_A_TURN)
                     connection.commit()
@@ -128,9 +128,11 @@ def test_an_embedded_hosts_file_is_followed(spark: SparkSession, stack: Any, tmp
 def _until_something_came(following: Following) -> StreamingQuery:
     """Starts it, and waits until it has read something."""
     query = following.start(processingTime="0 seconds")
+    deadline = time.monotonic() + 120
     while not any(progress["numInputRows"] for progress in query.recentProgress):
         if not query.isActive and NOT_IN_TIME in str(query.exception()):
             query = following.start(processingTime="0 seconds")
         assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, "nothing came"
         time.sleep(0.2)
     return query

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from holdfast.errors import Forbidden, InvalidRequest
-from holdfast.gateway.audit import MAX_REFUSALS, Audit
+from holdfast.errors import Forbidden, InvalidRequest, Unauthorized
+from holdfast.gateway.audit import MAX_REFUSALS, MAX_REFUSALS_OF_ALL, Audit
 from holdfast.gateway.callers import CALLER, Caller, Role
 from holdfast.logs import set_up_logging
 
@@ -30,6 +30,27 @@ def test_refusals_are_told_of_so_many_times_a_second(caplog: pytest.LogCaptureFi
     audit.refused(scope(), Forbidden())
     assert f"{1000 - MAX_REFUSALS:g} more" in caplog.records[-2].getMessage()
     assert "more" not in caplog.records[-1].getMessage()
+
+
+def test_one_caller_does_not_hide_what_others_do(caplog: pytest.LogCaptureFixture) -> None:
+    audit = Audit(lambda: 0.0)
+    other = Caller("acme", Role.USER, "shipping", bound=True)
+    for _ in range(1000):
+        audit.refused(scope(), Forbidden())
+    caplog.clear()
+    audit.refused(scope(), Forbidden())
+    audit.refused(scope() | {CALLER: other}, Forbidden())
+    audit.refused(scope(), InvalidRequest())
+    assert [record.__dict__["fields"]["token"] for record in caplog.records] == ["shipping", "billing"]
+
+
+def test_those_who_guess_from_many_addresses_hide_no_known_caller(caplog: pytest.LogCaptureFixture) -> None:
+    audit = Audit(lambda: 0.0)
+    for number in range(1000):
+        audit.refused_connection(f"10.0.{number // 250}.{number % 250}", Unauthorized(), "")
+    assert len(caplog.records) == MAX_REFUSALS_OF_ALL
+    audit.refused(scope(), Forbidden())
+    assert "by billing of acme from 10.0.0.7" in caplog.records[-1].getMessage()
 
 
 def test_words_that_may_repeat_what_was_sent_are_left_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -42,6 +42,30 @@ def test_the_owner_may_begin_again() -> None:
     assert (record.attempts, record.lease_expires_at) == (1, 40)
 
 
+def test_the_same_owner_takes_over_from_itself_with_a_higher_fence() -> None:
+    """A message that is delivered again: whoever had it before may be dead, and may be only held up."""
+    first = begin(None, 0, "message", 30, fence=1)
+    second = begin(first, 1, "message", 30, fence=2)
+    assert (second.fence, second.attempts, second.lease_expires_at) == (2, 2, 31)
+    assert begin(second, 2, "message", 30, fence=2).attempts == 2
+    failed = fail(second, 3, "message", "no", fence=2)
+    done = commit(second, 3, "message", "2", 100, fence=2)
+    for record in (second, failed, done):
+        with pytest.raises(LeaseLost):
+            renew(record, 4, "message", 30, fence=1)
+        with pytest.raises(LeaseLost):
+            commit(record, 4, "message", "1", 100, fence=1)
+        with pytest.raises(LeaseLost):
+            fail(record, 4, "message", "late", fence=1)
+    for record in (second, failed):
+        with pytest.raises(LeaseLost):
+            begin(record, 100, "message", 30, fence=1)
+    assert begin(done, 4, "message", 30, fence=1) is done
+    # Another owner waits, whatever its fence.
+    with pytest.raises(AlreadyInProgress):
+        begin(second, 4, "other", 30, fence=9)
+
+
 def test_after_a_failure_the_next_attempt_runs() -> None:
     failed = fail(begin(None, 0, "a", 30), 1, "a", "no connection")
     assert failed.last_error == "no connection"

@@ -80,9 +80,15 @@ async def once(what: str) -> str:
     return what
 
 
+@app.activity(idempotent=True, queue="q" * 255)
+async def far() -> str:
+    return "z"
+
+
 @app.orchestration
 async def careless(ctx: Context) -> list[Any]:
-    results = await asyncio.gather(ctx.call(leave, 2), ctx.call(odd, "x"), ctx.call(once, "y"), return_exceptions=True)
+    calls = ctx.call(leave, 2), ctx.call(odd, "x"), ctx.call(once, "y"), ctx.call(far)
+    results = await asyncio.gather(*calls, return_exceptions=True)
     return [str(result) for result in results]
 
 
@@ -223,13 +229,13 @@ async def test_an_activity_may_do_what_it_likes_and_the_worker_goes_on(stage: St
     finally:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
-    exited, strange, done = status["output"]
+    exited, strange, done, far_away = status["output"]
     assert "SystemExit(2)" in exited
     assert "float cannot be written as JSON" in strange
-    assert done == "y"
-    record = record_id("default", "i:1:4")
+    assert (done, far_away) == ("y", "z")
+    record = record_id("default", "activity/i:1:4")
     kept = load(await stage.host.client.invoke_method(IDEMPOTENCY_TYPE, record, "Get", b""))
-    assert (kept["status"], kept["result"]) == ("SUCCESS", "y")
+    assert (kept["status"], kept["result"]) == ("SUCCESS", {"result": "y"})
 
 
 @on_stage

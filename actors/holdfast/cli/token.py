@@ -20,25 +20,30 @@ def token() -> None:
 @token.command(short_help="Make a token.")
 @option("--name", required=True, help="Whom it is for, as the audit log shows it.")
 @option("--role", type=click.Choice(ROLES), default="user", help="What it may do.")
-@option("--tenant", help="Whose it is: it sees this tenant's queues, instances and keys only.")
-def new(name: str, role: str, tenant: str | None) -> None:
+@option("--tenant", default="*", help="Whose it is: it sees this tenant's queues, instances and keys only. '*': all.")
+def new(name: str, role: str, tenant: str) -> None:
     """Make a token, and print it with the table to put into the file.
 
     The file has its digest only: the token itself is shown this once.
     """
+    from holdfast.gateway.token_file import NO_TENANT
     from holdfast.gateway.tokens import digest_of
-    from holdfast.identity import DEFAULT_TENANT, check_id
+    from holdfast.identity import check_id, check_tenant
 
     try:
         check_id(name, "name")
-        check_id(tenant or DEFAULT_TENANT, "tenant")
+        if tenant != NO_TENANT:
+            check_tenant(tenant)
     except InvalidRequest as error:
         raise SettingsError(str(error)) from error
     secret = f"hf_{secrets.token_urlsafe(32)}"
-    lines = ["[[token]]", f'name = "{name}"', f'role = "{role}"']
-    if tenant:
-        lines.append(f'tenant = "{tenant}"')
-    lines.append(f'sha256 = "{digest_of(secret.encode()).hex()}"')
+    lines = [
+        "[[token]]",
+        f'name = "{name}"',
+        f'role = "{role}"',
+        f'tenant = "{tenant}"',
+        f'sha256 = "{digest_of(secret.encode()).hex()}"',
+    ]
     # Apart, so that '>> tokens.toml' takes the table, and people see the token.
     click.echo(f"The token, which is not shown again:\n{secret}\n\nFor the file of tokens:", err=True)
     click.echo("\n".join(lines) + "\n")

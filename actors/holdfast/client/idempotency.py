@@ -13,10 +13,11 @@ from urllib.parse import quote
 import orjson
 
 from holdfast.client.connection import PASSING, Repeat, pauses_between_attempts
-from holdfast.client.endings import surely
+from holdfast.client.endings import SECONDS_LEFT, surely
 from holdfast.client.payloads import encode
 from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, TooLarge
 from holdfast.idempotency.record import MAX_RETENTION
+from holdfast.identity import OWN_TENANT
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ Answer = dict[str, Any]
 
 # Somebody who died does not finish sooner for being asked more often.
 _LONGEST_PAUSE = 2.0
-_OWN_TENANT = "~"
 _MARGIN_SECONDS = 1.0
 _LONGEST_ERROR = 4000
 
@@ -52,7 +52,7 @@ class IdempotencyCalls:
     def __init__(self, connection: Connection, tenant_id: str | None, key: str) -> None:
         self._connection = connection
         # The server knows whose the connection is.
-        self._path = f"idempotency/{_segment(tenant_id or _OWN_TENANT)}/{_segment(key)}"
+        self._path = f"idempotency/{_segment(tenant_id or OWN_TENANT)}/{_segment(key)}"
 
     async def get(self) -> Answer:
         return await self._connection.call("GET", self._path, repeat=Repeat.ALWAYS)
@@ -91,12 +91,17 @@ async def run_once(
     if begun["outcome"] == "done":
         return Outcome(begun["result"], ran=False)
     async with lease:
+        running = asyncio.create_task(result_of(run))
         try:
-            result = await _run(run, lease.lost)
+            result = await _ended(running, lease.lost)
         except LeaseLost:
             raise
         except BaseException as error:
-            await surely(_failed(lease, error))
+            if _succeeded(running):
+                # Cancelled, but it has happened, or has finished all the same.
+                await surely(_commit_late(lease, running.result(), retention_seconds))
+            else:
+                await surely(_failed(lease, error))
             raise
         await surely(_commit(lease, result, retention_seconds))
     return Outcome(result, ran=True)
@@ -166,9 +171,8 @@ async def _begin(lease: Lease, wait_seconds: float) -> Answer:
     raise AssertionError("the pauses never end")
 
 
-async def _run(run: Callable[[], Awaitable[Result] | Result], lost: asyncio.Event) -> Result:
-    running = asyncio.ensure_future(result_of(run))
-    losing = asyncio.ensure_future(lost.wait())
+async def _ended(running: asyncio.Task[Result], lost: asyncio.Event) -> Result:
+    losing = asyncio.create_task(lost.wait())
     try:
         await asyncio.wait({running, losing}, return_when=asyncio.FIRST_COMPLETED)
         given_up = not running.done()
@@ -176,9 +180,13 @@ async def _run(run: Callable[[], Awaitable[Result] | Result], lost: asyncio.Even
         losing.cancel()
         running.cancel()
         await asyncio.gather(running, losing, return_exceptions=True)
-    if given_up and (running.cancelled() or running.exception() is not None):
+    if given_up and not _succeeded(running):
         raise LeaseLost("The lease was not renewed in time, and may be somebody else's by now.")
     return running.result()
+
+
+def _succeeded(running: asyncio.Task[Any]) -> bool:
+    return running.done() and not running.cancelled() and running.exception() is None
 
 
 async def result_of(run: Callable[[], Awaitable[Result] | Result]) -> Result:
@@ -195,6 +203,15 @@ async def _commit(lease: Lease, result: object, retention_seconds: int | None) -
         raise type(error)(
             f"It has happened, and is recorded without a result, which cannot be kept: {error}"
         ) from error
+
+
+async def _commit_late(lease: Lease, result: object, retention_seconds: int | None) -> None:
+    """For some seconds only: whoever ran it was told to stop."""
+    try:
+        async with asyncio.timeout(SECONDS_LEFT):
+            await _commit(lease, result, retention_seconds)
+    except (HoldfastError, TimeoutError) as trouble:
+        log.warning("What has happened was not recorded as it should: %s", trouble or "there was no answer in time")
 
 
 async def _insist(lease: Lease, result: bytes, retention_seconds: int | None) -> None:

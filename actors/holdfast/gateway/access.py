@@ -12,7 +12,7 @@ from holdfast.errors import Forbidden, HoldfastError, InvalidRequest, Unauthoriz
 from holdfast.gateway import page
 from holdfast.gateway.answers import send_error
 from holdfast.gateway.callers import CALLER, NOBODY, Caller
-from holdfast.identity import check_id
+from holdfast.identity import check_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -110,28 +110,30 @@ class Identified:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                scope[CALLER] = self._identify(scope)
+                self._identify(scope)
             except HoldfastError as error:
                 self._audit.refused(scope, error)
                 await send_error(send, error)
                 return
         await self._app(scope, receive, send)
 
-    def _identify(self, scope: Scope) -> Caller:
+    def _identify(self, scope: Scope) -> None:
         path: str = scope["path"]
+        scope[CALLER] = NOBODY
         if path.startswith(self._sidecar_paths):
-            return NOBODY
+            return
         if scope["query_string"]:
             _check_query(scope["query_string"])
         if path in OPEN_PATHS:
-            return NOBODY
+            return
         given = _given(scope)
         caller = _EVERYBODY if self._tokens is None else self._known(self._tokens(), path, given)
+        # Also of whoever is refused below, the audit log says who it was.
+        scope[CALLER] = caller
         if (named := given.get(b"holdfast-tenant")) is not None:
-            caller = _of_tenant(caller, named)
+            scope[CALLER] = caller = _of_tenant(caller, named)
         if path.startswith(_SIDECAR_API):
             caller.must_run_the_server()
-        return caller
 
     def _known(self, tokens: Tokens, path: str, given: dict[bytes, bytes]) -> Caller:
         kind, _, token = given.get(b"authorization", b"").partition(b" ")
@@ -167,7 +169,7 @@ def _given(scope: Scope) -> dict[bytes, bytes]:
 
 
 def _of_tenant(caller: Caller, header: bytes) -> Caller:
-    tenant = check_id(header.decode("latin-1"), "tenant")
+    tenant = check_tenant(header.decode("latin-1"))
     if tenant == caller.tenant:
         return caller
     if caller.bound:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from pydantic_core import from_json
 
@@ -19,6 +19,8 @@ from holdfast.gateway.answers import FAULT
 from holdfast.gateway.callers import CALLER
 from holdfast.gateway.limits import MAX_BODY
 from holdfast.identity import check_actor_id
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.faults import describe
 from holdfast.runtime.inprocess import SEPARATOR
@@ -33,6 +35,13 @@ if TYPE_CHECKING:
     from holdfast.runtime.inprocess import InProcessHost
 
 log = logging.getLogger(__name__)
+
+#: What is for operators over REST too, and written down there. The other methods are called as often as there are
+#: messages.
+OPERATIONS = {
+    ACTOR_TYPE: frozenset({"Requeue", "ExtendByPrefix", "Redrive", "Purge", "SetConfig", "Configure"}),
+    ORCHESTRATION_TYPE: frozenset({"Suspend", "Resume", "Delete"}),
+}
 
 _PREFIX = "/v1.0/actors"
 _JSON = "application/json"
@@ -64,32 +73,34 @@ class ActorApi:
             await self._app(scope, receive, send)
             return
         scope["route"] = _PREFIX
+        segments: list[str] = []
         try:
-            status, body = await self._answer(scope, receive)
+            segments = _segments(scope)
+            status, body = await self._answer(scope, segments, receive)
         except _Refused as refused:
             status, body = refused.status, refused.body
         except Exception:
             # A fault of ours: callers get the form of this API all the same, and the log the reason.
             log.exception("%s %s failed", scope["method"], scope["path"])
             status, body = 500, dump({"errorCode": "ERR_INTERNAL", "message": FAULT.message})
-        self._tell(scope, status)
+        self._tell(scope, segments, status)
         headers = [(b"content-type", _JSON.encode())] if body else []
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _tell(self, scope: Scope, status: int) -> None:
-        """Of what goes past the actors' own code. Methods are called as often as there are messages."""
-        match scope["method"], scope["raw_path"].split(b"/")[3:]:
-            case "POST" | "PUT" | "DELETE" as verb, [kind, actor, b"state" | b"reminders" | b"timers" as what, *_]:
-                names = {"type": unquote(kind.decode("latin-1")), "id": unquote(actor.decode("latin-1"))}
-                self._audit.acted(scope[CALLER], verb, f"{_PREFIX}/{{type}}/{{id}}/{what.decode()}", names, status)
+    def _tell(self, scope: Scope, segments: list[str], status: int) -> None:
+        """Of what goes past the actors' own code."""
+        match scope["method"], segments:
+            case "POST" | "PUT" | "DELETE" as verb, [kind, actor, "state" | "reminders" | "timers" as what, *_]:
+                names = {"type": kind, "id": actor}
+                self._audit.acted(scope[CALLER], verb, f"{_PREFIX}/{{type}}/{{id}}/{what}", names, status)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes]:
+    async def _answer(self, scope: Scope, segments: list[str], receive: Receive) -> tuple[int, bytes]:
         verb: str = scope["method"]
-        match _segments(scope):
+        match segments:
             case [kind, actor, "method", method] if verb in ("GET", "POST", "PUT", "DELETE"):
-                return await self._invoke(kind, actor, method, receive)
+                return await self._invoke(scope, kind, actor, method, receive)
             case [kind, actor, "state"] if verb in ("POST", "PUT"):
                 return await self._transact(_address(kind, actor), await _body(receive))
             case [kind, actor, "state", key] if verb == "GET":
@@ -103,7 +114,7 @@ class ActorApi:
                 message = "failed getting app id either from the URL path or the header dapr-app-id"
                 raise _Refused(404, "ERR_DIRECT_INVOKE", message)
 
-    async def _invoke(self, kind: str, actor: str, method: str, receive: Receive) -> tuple[int, bytes]:
+    async def _invoke(self, scope: Scope, kind: str, actor: str, method: str, receive: Receive) -> tuple[int, bytes]:
         for what, value in (("actorType", kind), ("actorId", actor)):
             if problem := problem_of_name(value):
                 raise _bad_request(f"invalid {what}: {problem}")
@@ -115,12 +126,20 @@ class ActorApi:
                 "failed to lookup actor: api error: code = FailedPrecondition desc = "
                 f"did not find address for actor '{kind}/{actor}'"
             )
+        status = 500
         try:
-            return 200, await self._host.call(ActorAddress(kind, actor), method, body)
+            answer = await self._host.call(ActorAddress(kind, actor), method, body)
+            status = 200
         except Exception as error:
             # All that an actor raised becomes an answer; what is not meant for callers stays in the log.
             told = dump(describe(error, f"{kind}.{method}")).decode()
             raise _invocation_failed(f"error from actor service: (500) {told}") from error
+        finally:
+            for operation in _operations(kind, method, body):
+                names = {"type": kind, "id": actor, "method": operation}
+                route = f"{_PREFIX}/{{type}}/{{id}}/method/{{method}}"
+                self._audit.acted(scope[CALLER], scope["method"], route, names, status)
+        return status, answer
 
     async def _transact(self, address: ActorAddress, body: bytes) -> tuple[int, bytes]:
         try:
@@ -211,6 +230,25 @@ def _segments(scope: Scope) -> list[str]:
     if any(part in (b"", b".", b"..") for part in raw):
         return []
     return [unquote_to_bytes(part).decode("utf-8", "replace") for part in raw]
+
+
+def _operations(kind: str, method: str, body: bytes) -> list[str]:
+    """Which of an operator's methods are called, by themselves or in a batch; each once."""
+    known = OPERATIONS.get(kind, frozenset())
+    called: list[Any] = [method]
+    if known and method == "Batch":
+        called = _batched(body)
+    return sorted({name for name in called if isinstance(name, str) and name in known})
+
+
+def _batched(body: bytes) -> list[Any]:
+    """As the actors themselves look at it."""
+    try:
+        data = load(body)
+    except ValueError:
+        return []
+    calls = data.get("calls") if isinstance(data, dict) else None
+    return [call.get("method") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
 def _address(actor_type: str, actor_id: str) -> ActorAddress:

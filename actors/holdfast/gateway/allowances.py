@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Capacity, HoldfastError
 from holdfast.identity import qualify, split_tenant
-from holdfast.pushpop.index import list_queues
+from holdfast.pushpop.index import list_queue, list_queues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,9 +55,14 @@ class Allowances:
         self._limited: OrderedDict[str, Allowance] = OrderedDict()
 
     def pushing(self, queue: str, items: int) -> AbstractAsyncContextManager[None]:
-        """Around a push into this queue, or what else makes it. Raises Capacity when there is no room for that."""
+        """Around a push into this queue. Raises Capacity when there is no room for that."""
         allowance = self._of(split_tenant(queue)[0])
         return nullcontext() if allowance is None else allowance.pushing(queue, items)
+
+    def configuring(self, queue: str) -> AbstractAsyncContextManager[None]:
+        """Around a change of its configuration, which makes a queue too. Raises Capacity when it is one too many."""
+        allowance = self._of(split_tenant(queue)[0])
+        return nullcontext() if allowance is None else allowance.configuring(queue)
 
     def _of(self, tenant: str) -> Allowance | None:
         """None for a tenant that may have as much as it likes."""
@@ -107,16 +112,25 @@ class Allowance:
     @asynccontextmanager
     async def pushing(self, queue: str, items: int) -> AsyncIterator[None]:
         new = await self._admit(queue)
-        await self._find_room(items)
-        self._underway += items
         try:
-            yield
+            await self._find_room(items)
+            self._underway += items
+            try:
+                yield
+            finally:
+                self._underway -= items
         except BaseException:
             if new:
                 self._admitted.pop(queue, None)
             raise
-        finally:
-            self._underway -= items
+
+    @asynccontextmanager
+    async def configuring(self, queue: str) -> AsyncIterator[None]:
+        async with self.pushing(queue, 0):
+            yield
+            # A queue lists itself with its first item. Until then it would not count, and there could be any number.
+            if self._quota.max_queues is not None and queue not in self._listed:
+                await list_queue(self._client, queue)
 
     async def _admit(self, queue: str) -> bool:
         """Whether it seems to be new."""
@@ -143,6 +157,9 @@ class Allowance:
         elif age > FRESH_SECONDS and not self._recounting:
             self._recounting = True
             self._partitions.start(self._count()).add_done_callback(self._recounted)
+        if self._too_many(items, most):
+            # What was just stored counts twice until those who pushed it have had their turn on the loop.
+            await asyncio.sleep(0)
         if self._too_many(items, most):
             raise Capacity(
                 f"There may be {most} items in all queues together, and there are {self._stored}.",

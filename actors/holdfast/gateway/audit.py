@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.audit")
 
-#: Lines about refusals in a second: whoever guesses tokens shall not fill the disk.
+#: Lines in a second about refusals of one token, or one address, for one reason: nobody hides what others do.
 MAX_REFUSALS = 20.0
+#: Of all whose token is known, and of all others: whoever guesses tokens from many addresses shall not fill the disk.
+MAX_REFUSALS_OF_ALL = 200.0
 _MAX_PATH = 200
 
 
@@ -50,15 +52,33 @@ class Audit:
 
     def refused_connection(self, client: str, error: HoldfastError, why: str, **known: Any) -> None:
         """The same, of what may not have become a request."""
-        if self._rates.take("", MAX_REFUSALS, self._clock()):
+        token = known.get("token", "")
+        if self._is_too_much("token" if token else "address", token or client, error.code):
             self._untold += 1
             return
         untold, self._untold = self._untold, 0
         said = " ".join(filter(None, (known.get("verb"), known.get("path")))) or "a request"
+        whose = f" by {token} of {known['tenant']}" if token else ""
         also = f" ({untold} more were refused before, and not told of)" if untold else ""
         log.warning(
-            *("refused %s from %s: %d %s%s%s", said, client, error.status, error.code, why and f" {why}", also),
+            *(
+                "refused %s%s from %s: %d %s%s%s",
+                said,
+                whose,
+                client,
+                error.status,
+                error.code,
+                why and f" {why}",
+                also,
+            ),
             extra=_fields(**known, client=client, status=error.status, error_code=error.code, untold=untold or None),
+        )
+
+    def _is_too_much(self, kind: str, who: str, code: str) -> bool:
+        now = self._clock()
+        return bool(
+            self._rates.take(f"{kind} {who} {code}", MAX_REFUSALS, now)
+            or self._rates.take(kind, MAX_REFUSALS_OF_ALL, now)
         )
 
 

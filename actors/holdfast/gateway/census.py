@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.gateway import views
 from holdfast.gateway.refusals import accepted
 from holdfast.identity import DEFAULT_TENANT, partition_id, qualify
-from holdfast.pushpop.index import INDEX_TYPE, SHARDS, shards_of
+from holdfast.pushpop.index import SHARDS, list_shard, shards_of
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.serialization import load
 
@@ -200,18 +200,18 @@ class Census:
         return answers
 
     async def _list(self, shard: str) -> list[str]:
-        names: list[str] = await self._ask(INDEX_TYPE, shard, "List")
-        return names
+        async with asyncio.timeout(CALL_SECONDS):
+            return await list_shard(self._client, shard)
 
     async def _ask_queue(self, tenant: str, name: str) -> Answer:
         """Of all its partitions, or of none: what is counted would seem to go back otherwise."""
         queue = qualify(tenant, name)
-        first = accepted(await self._ask(ACTOR_TYPE, queue, "Stats"))
+        first = accepted(await self._ask(queue))
         answers = [first]
         for partition in range(1, first["config"]["partitions"]):
-            answers.append(accepted(await self._ask(ACTOR_TYPE, partition_id(queue, partition), "Stats")))
+            answers.append(accepted(await self._ask(partition_id(queue, partition))))
         return views.stats(answers) | {"dead_letter_queue": first["dead_letter_queue"]}
 
-    async def _ask(self, actor_type: str, actor_id: str, method: str) -> Any:
+    async def _ask(self, actor_id: str) -> Any:
         async with asyncio.timeout(CALL_SECONDS):
-            return load(await self._client.invoke_method(actor_type, actor_id, method))
+            return load(await self._client.invoke_method(ACTOR_TYPE, actor_id, "Stats"))

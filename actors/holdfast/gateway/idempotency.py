@@ -11,6 +11,7 @@ from holdfast.gateway.endpoints import Endpoint
 from holdfast.gateway.refusals import accepted
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.idempotency.requests import MAX_KEY
+from holdfast.identity import OWN_TENANT
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
 Answer = dict[str, Any]
-
-#: In a path, the tenant of whoever calls; nobody can be called so.
-OWN_TENANT = "~"
 
 
 class Idempotency:

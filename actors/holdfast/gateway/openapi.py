@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from holdfast.gateway.idempotency import OWN_TENANT
 from holdfast.idempotency.requests import MAX_KEY
-from holdfast.identity import DEFAULT_TENANT, ID_PATTERN, MAX_ID_LENGTH
+from holdfast.identity import DEFAULT_TENANT, ID_PATTERN, MAX_ID_LENGTH, OWN_TENANT
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

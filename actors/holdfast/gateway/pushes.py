@@ -135,6 +135,13 @@ def refuse_elsewhere(data: dict[str, Any]) -> None:
         raise errors.InvalidRequest(f"{ELSEWHERE}: is not known here")
 
 
+def refuse_other_tenants(data: dict[str, Any], tenant: str) -> None:
+    """Raises Forbidden for items pushed on behalf of another tenant: their consumer may act on that one's records."""
+    for entry in _entries(data):
+        if isinstance(entry, dict) and (named := entry.get("tenant_id")) and named != tenant:
+            raise errors.Forbidden("This token belongs to another tenant than the one that tenant_id names.")
+
+
 def with_elsewhere(body: bytes, load: int) -> bytes:
     """A body that is a JSON object, and says this too. It is not read and written anew: it may be large."""
     inside = body.rstrip()[:-1].rstrip()
@@ -144,5 +151,9 @@ def with_elsewhere(body: bytes, load: int) -> bytes:
 
 def _dedup_ids(data: dict[str, Any]) -> list[str | None]:
     """One for each item; what is no item, or no id, is left to the queue to refuse."""
-    items = data["items"] if isinstance(data.get("items"), list) else [data]
-    return [item.get("dedup_id") if isinstance(item, dict) else None for item in items]
+    return [item.get("dedup_id") if isinstance(item, dict) else None for item in _entries(data)]
+
+
+def _entries(data: dict[str, Any]) -> list[Any]:
+    items = data.get("items")
+    return items if isinstance(items, list) else [data]

@@ -18,7 +18,7 @@ from holdfast.gateway.endpoints import Endpoint
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
 from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.polling import Poller
-from holdfast.gateway.pushes import Pushes, refuse_elsewhere
+from holdfast.gateway.pushes import Pushes, refuse_elsewhere, refuse_other_tenants
 from holdfast.gateway.quotas import NO_QUOTAS
 from holdfast.gateway.refusals import accepted
 from holdfast.identity import beside, check_queue_id, qualify
@@ -130,6 +130,8 @@ class Queues:
         queue = _queue_id(call)
         body, data = await call.json_object()
         refuse_elsewhere(data)
+        if call.caller.bound:
+            refuse_other_tenants(data, call.caller.tenant)
         if self._allowances is None:
             return accepted(await self._pushes.push(queue, body, data))
         items = data.get("items")
@@ -221,7 +223,7 @@ class Queues:
         return answer
 
     async def _change(self, queue: str, body: bytes, data: dict[str, Any]) -> Answer:
-        async with contextlib.nullcontext() if self._allowances is None else self._allowances.pushing(queue, 0):
+        async with contextlib.nullcontext() if self._allowances is None else self._allowances.configuring(queue):
             return await self._configuration.change(queue, body, data)
 
     def _answering(self, method: str) -> Callable[[Call], Awaitable[Answer]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from holdfast.errors import InvalidRequest, SettingsError
 from holdfast.gateway.callers import Caller, Role
 from holdfast.gateway.tokens import Tokens, digest_of
-from holdfast.identity import DEFAULT_TENANT, check_id
+from holdfast.identity import DEFAULT_TENANT, check_id, check_tenant
 from holdfast.pushpop.requests import explain
 
 if TYPE_CHECKING:
@@ -23,14 +23,17 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_SECONDS = 1.0
 MIN_TOKEN = 16
+#: Of a token that is bound to none, and reaches all of them.
+NO_TENANT = "*"
 
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
-    role: Literal["reader", "user", "operator"] = "user"
-    tenant: str | None = None
+    # Both are asked for: a file that was half written must not say more than the whole.
+    role: Literal["reader", "user", "operator"]
+    tenant: str
     # Visible characters: a header carries no others.
     token: Annotated[str | None, Field(min_length=MIN_TOKEN, max_length=1000, pattern=r"^[!-~]+$")] = None
     sha256: Annotated[str | None, Field(pattern=r"^[0-9a-fA-F]{64}$")] = None
@@ -41,8 +44,9 @@ class _Entry(BaseModel):
         return bytes.fromhex(self.sha256) if self.sha256 is not None else digest_of((self.token or "").encode())
 
     def caller(self) -> Caller:
-        tenant = DEFAULT_TENANT if self.tenant is None else check_id(self.tenant, "tenant")
-        return Caller(tenant, Role[self.role.upper()], check_id(self.name, "name"), bound=self.tenant is not None)
+        bound = self.tenant != NO_TENANT
+        tenant = check_tenant(self.tenant) if bound else DEFAULT_TENANT
+        return Caller(tenant, Role[self.role.upper()], check_id(self.name, "name"), bound=bound)
 
 
 class _File(BaseModel):
@@ -104,6 +108,9 @@ class TokenFile:
             self._tokens = self._read()
         except SettingsError as error:
             log.error("%s The tokens of before stay.", error)
+        except Exception as error:
+            # Whatever it is, the next change must be seen. Not in its own words, which may repeat the values.
+            log.error("%s cannot be read: %s. The tokens of before stay.", self._path, type(error).__name__)
         else:
             log.info("%s was read again: %d tokens", self._path, len(self._tokens))
 
@@ -128,6 +135,8 @@ class TokenFile:
             raise SettingsError(f"The file of tokens {self._path} is not right: {error}") from None
         except ValueError as error:
             raise SettingsError(f"The file of tokens {self._path} is not TOML in UTF-8: {error}.") from None
+        except RecursionError:
+            raise SettingsError(f"The file of tokens {self._path} is not right: it is nested too deep.") from None
         if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
             log.warning("%s can be read or changed by others: 'chmod 600' keeps it to its owner", self._path)
         return tokens

@@ -33,7 +33,7 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
             request = requests.Begin.parse(data)
             owner = request.owner or secrets.token_urlsafe(12)
             record = await self._change(
-                lambda old: begin(old, now, owner, request.lease_seconds, request.life), request
+                lambda old: begin(old, now, owner, request.lease_seconds, request.life, request.fence), request
             )
             if record.status is Status.SUCCESS:
                 return {"outcome": "done", "result": _value(record.result)}
@@ -51,7 +51,8 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
         async def work(now: float) -> Answer:
             request = requests.Commit.parse(data)
             text = request.text()
-            await self._change(lambda old: commit(old, now, request.owner, text, request.retention_seconds))
+            kept = request.retention_seconds
+            await self._change(lambda old: commit(old, now, request.owner, text, kept, request.fence))
             return {"success": True}
 
         return await self._answer(work)
@@ -59,7 +60,7 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
     async def Fail(self, data: Answer) -> Answer:
         async def work(now: float) -> Answer:
             request = requests.Fail.parse(data)
-            await self._change(lambda old: fail(old, now, request.owner, request.shown()))
+            await self._change(lambda old: fail(old, now, request.owner, request.shown(), request.fence))
             return {"success": True}
 
         return await self._answer(work)
@@ -67,7 +68,8 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
     async def Renew(self, data: Answer) -> Answer:
         async def work(now: float) -> Answer:
             request = requests.Renew.parse(data)
-            record = await self._change(lambda old: renew(old, now, request.owner, request.lease_seconds))
+            lease = request.lease_seconds
+            record = await self._change(lambda old: renew(old, now, request.owner, lease, request.fence))
             assert record.lease_expires_at is not None
             return {"success": True, "lease_expires_at": iso(record.lease_expires_at)}
 

@@ -15,7 +15,12 @@ MAX_RESULT_BYTES = 1024 * 1024
 MAX_KEY = 1024
 MAX_ERROR = 4096
 
-Owner = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$", examples=["worker-3"])]
+# An item and its queue, whose names may be long, are one too.
+Owner = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00]*$", examples=["worker-3"])]
+Fence = Annotated[
+    int,
+    Field(ge=0, le=2**53 - 1, description="Of the same owner: a higher one takes over at once, and lower are refused."),
+]
 LeaseSeconds = Annotated[int, Field(ge=1, le=MAX_LEASE, description="How long others wait when its owner is gone.")]
 
 
@@ -24,6 +29,7 @@ class Begin(Request):
     key: Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
     tenant: Annotated[str, Field(min_length=1, max_length=255)] = "default"
     owner: Annotated[Owner | None, Field(description="One is made up when left out.")] = None
+    fence: Fence = 0
     lease_seconds: LeaseSeconds = DEFAULT_LEASE
     life: Annotated[
         Name | None, Field(description="For a key that is used anew: a record of another life does not count.")
@@ -32,6 +38,7 @@ class Begin(Request):
 
 class Commit(Request):
     owner: Owner
+    fence: Fence = 0
     result: Annotated[Any, Field(description="Any JSON value.")] = None
     retention_seconds: Annotated[int, Field(ge=1, le=MAX_RETENTION)] = DEFAULT_RETENTION
 
@@ -46,6 +53,7 @@ class Commit(Request):
 
 class Fail(Request):
     owner: Owner
+    fence: Fence = 0
     error: Annotated[str, Field(max_length=MAX_ERROR)] = ""
 
     def shown(self) -> str:
@@ -55,4 +63,5 @@ class Fail(Request):
 
 class Renew(Request):
     owner: Owner
+    fence: Fence = 0
     lease_seconds: LeaseSeconds = DEFAULT_LEASE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dapr.actor import Remindable
 
@@ -44,12 +44,10 @@ if TYPE_CHECKING:
     from holdfast.orchestration.instance import Reply
     from holdfast.orchestration.messages import Message
     from holdfast.orchestration.registry import Registry
-    from holdfast.pushpop.steps import Steps
     from holdfast.runtime.work import Turn
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 Answer = dict[str, Any]
 
 # When an instance whose code is not here is looked at again.
@@ -179,7 +177,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         chronicle = _existing(state.chronicle)
         if request.doorbell and not chronicle.ended:
             self._doorbells.add(request.doorbell)
-        given, ending, custom_status = await drive(turn, chronicle.values(INPUT, ENDING, CUSTOM_STATUS))
+        given, ending, custom_status = await turn.drive(chronicle.values(INPUT, ENDING, CUSTOM_STATUS))
         return answers.status(chronicle, given, ending, custom_status)
 
     async def _history(self, turn: Turn, state: _State, data: Any) -> Answer:
@@ -189,7 +187,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         last = chronicle.events_in(execution_id)
         if last is None:
             raise NotFound(f"The history of execution {execution_id} is not kept.")
-        events = await drive(turn, chronicle.page(execution_id, request.cursor, request.limit))
+        events = await turn.drive(chronicle.page(execution_id, request.cursor, request.limit))
         return answers.history(events, last, recorded=request.recorded)
 
     async def _awaited(self, turn: Turn, state: _State, data: Any) -> Answer:
@@ -293,7 +291,7 @@ class _State:
         state: _State | None = actor.work.derived.get("state")
         if state is None:
             head = await turn.load(HEAD)
-            chronicle = await drive(turn, Chronicle.restore(actor._instance_id, head))
+            chronicle = await turn.drive(Chronicle.restore(actor._instance_id, head))
             state = actor.work.derived["state"] = cls(actor, chronicle)
             turn.owes(actor._next_deadline(chronicle))
         return state
@@ -304,7 +302,7 @@ class _State:
 
     async def instance(self, turn: Turn) -> Instance:
         if self._instance is None:
-            events = await drive(turn, self.chronicle.history())
+            events = await turn.drive(self.chronicle.history())
             if events:
                 self._meters.replays.labels(self.chronicle.name).inc()
             try:
@@ -319,7 +317,7 @@ class _State:
             # Without its code, which may be gone, and need not be brought back.
             if isinstance(message, Start) and message.parent is not None and message.parent == self.chronicle.parent:
                 # Its parent asks again, so it has not heard: it may have been told before it began to wait.
-                [ending] = await drive(turn, self.chronicle.values(ENDING))
+                [ending] = await turn.drive(self.chronicle.values(ENDING))
                 self.chronicle.tell_parent(ending, self._now())
             if isinstance(message, Start | Outcome):
                 return Verdict.DUPLICATE
@@ -332,7 +330,7 @@ class _State:
         if isinstance(message, ActivityOutcome):
             called = instance.activity_called(message.execution_id, message.scheduled_seq)
         delivery = instance.deliver([message], now)
-        await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
+        await turn.drive(self.chronicle.record(instance, delivery.events, delivery.effects, now))
         [reply] = delivery.replies
         if reply is Verdict.NEVER_SCHEDULED:
             self._meters.unscheduled.inc()
@@ -362,7 +360,7 @@ class _State:
                 self.chronicle.next_moment = now + _WITHOUT_CODE_SECONDS
                 return
             delivery = instance.deliver([], now)
-            await drive(turn, self.chronicle.record(instance, delivery.events, delivery.effects, now))
+            await turn.drive(self.chronicle.record(instance, delivery.events, delivery.effects, now))
 
     def wanted(self, effect: Effect) -> bool:
         """Whether it still has to be sent: what was answered has arrived, and what was withdrawn need not."""
@@ -398,17 +396,6 @@ def orchestration_actor(registry: Registry, *, always_replay: bool = False) -> t
 def waiting_for(actor_id: str) -> str:
     """What a doorbell is told when an instance has ended; no queue is called so, of whichever tenant."""
     return f"@@{actor_id}"
-
-
-async def drive(turn: Turn, steps: Steps[Result]) -> Result:
-    """Gives the chronicle what it asks for, until it answers."""
-    values: list[Any] | None = None
-    try:
-        while True:
-            values = await turn.load_all(*(steps.send(values) if values is not None else next(steps)))
-    except StopIteration as ended:
-        result: Result = ended.value
-        return result
 
 
 def _existing(chronicle: Chronicle) -> Chronicle:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dapr.actor import Remindable
 
@@ -24,10 +24,7 @@ from holdfast.runtime.work import DurableActor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.pushpop.steps import Steps
     from holdfast.runtime.work import Turn
-
-Reply = TypeVar("Reply")
 
 LOCK_ID_BYTES = 8
 
@@ -149,8 +146,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             queue = await self._queue(turn)
             moment = Moment(self.now(), self._new_lock_id, self._doorbells)
             partitions = queue.config.partitions
-            await _drive(turn, queue.catch_up(moment.now))
-            answers = await _drive(turn, execute_all(queue, moment, calls))
+            await turn.drive(queue.catch_up(moment.now))
+            answers = await turn.drive(execute_all(queue, moment, calls))
             changes = queue.changes()
             for key, value in changes.items():
                 turn.put(key, value)
@@ -167,7 +164,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         if queue is None:
             metadata, config = await turn.load_all(METADATA, CONFIG)
             steps = Queue.restore(self._name, QueueConfig.stored(config), metadata, self._partition, self._tenant)
-            queue = self.work.derived["queue"] = await _drive(turn, steps)
+            queue = self.work.derived["queue"] = await turn.drive(steps)
             turn.owes(queue.next_deadline(self.now()))
         return queue
 
@@ -229,17 +226,6 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
 
     async def _call(self, actor_type: str, actor_id: str, method: str, data: Any) -> bytes:
         return await self.host.invoke_method(actor_type, actor_id, method, b"" if data is None else dump(data))
-
-
-async def _drive(turn: Turn, steps: Steps[Reply]) -> Reply:
-    """Gives a command of the core what it asks for, until it answers."""
-    values: list[Any] | None = None
-    try:
-        while True:
-            values = await turn.load_all(*(steps.send(values) if values is not None else next(steps)))
-    except StopIteration as ended:
-        reply: Reply = ended.value
-        return reply
 
 
 def _give_memory_back(turn: Turn, queue: Queue) -> None:

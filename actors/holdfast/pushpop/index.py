@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dapr.actor import ActorInterface
 
-from holdfast.identity import DEFAULT_TENANT, check_queue_id, qualify
-from holdfast.runtime.serialization import load
+from holdfast.identity import DEFAULT_TENANT, check_queue_id, qualify, split_tenant
+from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.work import DurableActor
 
 if TYPE_CHECKING:
@@ -33,8 +33,20 @@ def shards_of(tenant: str) -> list[str]:
 
 async def list_queues(client: HostClient, tenant: str) -> list[str]:
     """The names of a tenant's queues, in no order."""
-    shards = await asyncio.gather(*(client.invoke_method(INDEX_TYPE, shard, "List") for shard in shards_of(tenant)))
-    return [name for shard in shards for name in load(shard)]
+    shards = await asyncio.gather(*(list_shard(client, shard) for shard in shards_of(tenant)))
+    return [name for shard in shards for name in shard]
+
+
+async def list_shard(client: HostClient, shard: str) -> list[str]:
+    """Some of them: for whoever can do without those of a shard that does not answer."""
+    names: list[str] = load(await client.invoke_method(INDEX_TYPE, shard, "List"))
+    return names
+
+
+async def list_queue(client: HostClient, queue: str) -> None:
+    """Writes down a queue, qualified, that has not done so itself. Twice is no harm."""
+    tenant, name = split_tenant(queue)
+    await client.invoke_method(INDEX_TYPE, shard_of(name, tenant), "Add", dump(name))
 
 
 class QueueIndexInterface(ActorInterface):

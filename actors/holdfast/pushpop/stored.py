@@ -8,16 +8,16 @@ show it at that moment: a lock whose time is up holds nothing, what has expired 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import StorageBroken
+from holdfast.errors import HoldfastError, StorageBroken
 from holdfast.identity import qualify, split_queue_actor
 from holdfast.pushpop.arrivals import arrivals_key
 from holdfast.pushpop.calendar import TICKS_PER_SECOND, Calendar
 from holdfast.pushpop.config import QueueConfig
-from holdfast.pushpop.core import FORMAT, Queue
+from holdfast.pushpop.core import FORMAT, METADATA, Queue
 from holdfast.pushpop.holdings import ERRORS, Group, Lock, Parcel, group_key, lock_key, parcel_key
 from holdfast.pushpop.items import Item, ItemId, Place, segment_key, shelf_key
 from holdfast.pushpop.lanes import Lane
@@ -38,8 +38,10 @@ MOVING = "moving"
 SEGMENTS, SHELVES = "segment-", "shelf-"
 _SEGMENT = re.compile(r"segment-(\d+)-(\d+)\Z", re.ASCII)
 _SHELF = re.compile(r"shelf-(\d+)\Z", re.ASCII)
-# Values that are asked for at once where all of them have to be seen.
-_AT_ONCE = 20
+# Values that are asked for at once where all of them have to be seen. A lock can have some megabytes.
+_AT_ONCE = 8
+#: What reading a value can end in that nobody wrote who knew the layout.
+UNREADABLE = (HoldfastError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 class StoredItem(NamedTuple):
@@ -92,6 +94,8 @@ class Totals:
     locked: int
     #: Since when what has waited longest could have been taken.
     oldest: float | None
+    #: Values that cannot be read, and why: what they hold is not counted.
+    left_out: dict[str, Exception] = field(default_factory=dict)
 
 
 class StoredQueue:
@@ -159,51 +163,53 @@ class StoredQueue:
                 found.append(_stored(item_id, slot["priority"], shown, item, 0, None, item.due_at))
         return found
 
-    def held(self) -> Iterator[Steps[list[StoredItem]]]:
-        """What is locked or was given back, some at a time."""
-        yield self._in_active_lock()
-        for keys in _some(lock_key(slot) for slot in range(1, self._holdings["locks"])):
-            yield self._in_locks(keys)
-        for keys in _some(group_key(number) for number in range(self._holdings["returned"])):
-            yield self._in_groups(keys)
+    def held(self) -> Iterator[tuple[str, Steps[list[StoredItem]]]]:
+        """What is locked or was given back, by the value that says so: each by itself, as one may be unreadable."""
+        yield METADATA, self._in_active_lock()
+        for key in self._lock_keys():
+            yield key, self._in_lock(key)
+        for key in self._group_keys():
+            yield key, self._in_group(key)
 
-    def sent(self) -> Iterator[Steps[Sent | None]]:
+    def sent(self) -> Iterator[tuple[str, Steps[Sent | None]]]:
         """What was sent to other queues, and may not have arrived."""
         for number in range(*self._holdings["parcels"]):
-            yield self._in_parcel(number)
+            yield parcel_key(number), self._in_parcel(number)
 
-    def locks(self) -> Iterator[Steps[list[Lock]]]:
-        """The active ones, some at a time."""
-        yield self._active((), self._active_lock)
-        for keys in _some(lock_key(slot) for slot in range(1, self._holdings["locks"])):
-            yield self._active(keys)
+    def locks(self) -> Iterator[tuple[str, Steps[Lock | None]]]:
+        """Those that are active; None for what is none."""
+        for key in (METADATA, *self._lock_keys()):
+            yield key, self._active(key)
 
     def totals(self) -> Steps[Totals]:
         """How many there are. Where something is overdue, that means to look at all of them."""
-        if self._is_overdue() or (yield from self._has_overdue_lock()):
+        left_out: dict[str, Exception] = {}
+        locked = yield from self._locked(left_out)
+        if locked is None or self._is_overdue():
             return (yield from self._counted())
-        locked = delayed = 0
-        for steps in self.locks():
-            locked += sum(len(lock.taken) for lock in (yield from steps))
+        delayed = 0
         waiting = sum(lane.count for lane in self._lanes.values())
         first: dict[int, tuple[Place, StoredItem]] = {}
-        for keys in _some(group_key(number) for number in range(self._holdings["returned"])):
-            for group in [Group.from_json(value) for value in (yield keys) if value is not None]:
+        for key in self._group_keys():
+            try:
+                [value] = yield (key,)
+                group = Group([]) if value is None else Group.from_json(value)
                 found = yield from self._of_group(group)
-                # The lane counts them too, and those that expired while they were locked, until that is noticed.
-                waiting += sum(item.state == WAITING for _, item in found) - (
-                    len(group.taken) if group.due is None else 0
-                )
-                delayed += sum(item.state == DELAYED for _, item in found)
-                for place, item in found:
-                    if item.state == WAITING:
-                        first[place.priority] = min(first.get(place.priority, (place, item)), (place, item))
-        moments = []
+            except UNREADABLE as error:
+                left_out[key] = error
+                continue
+            # The lane counts them too, and those that expired while they were locked, until that is noticed.
+            waiting += sum(item.state == WAITING for _, item in found) - (len(group.taken) if group.due is None else 0)
+            delayed += sum(item.state == DELAYED for _, item in found)
+            for place, item in found:
+                if item.state == WAITING:
+                    first[place.priority] = min(first.get(place.priority, (place, item)), (place, item))
+        # Of those that were given back until some time, the lane knows when that is noticed: there may be none yet.
+        moments = [item.available_at for _, item in first.values()]
         for priority, lane in self._lanes.items():
-            next_item = first[priority][1] if priority in first else (yield from self._first_in(lane))
-            if next_item is not None:
-                moments.append(next_item.available_at)
-        return Totals(waiting, self._shelf.waiting + delayed, locked, min(moments, default=None))
+            if priority not in first and (head := (yield from self._first_in(lane, left_out))) is not None:
+                moments.append(head.available_at)
+        return Totals(waiting, self._shelf.waiting + delayed, locked, min(moments, default=None), left_out)
 
     # Inside
 
@@ -221,46 +227,77 @@ class StoredQueue:
         due = self._calendar.next_due
         return due is not None and due - 1 / TICKS_PER_SECOND < self._as_of
 
-    def _has_overdue_lock(self) -> Steps[bool]:
-        if self._active_lock is not None and self._active_lock["expires_at"] <= self._as_of:
-            return True
-        for keys in _some(lock_key(slot) for slot in range(1, self._holdings["locks"])):
-            if any(value is not None and value["expires_at"] <= self._as_of for value in (yield keys)):
-                return True
-        return False
+    def _lock_keys(self) -> Iterator[str]:
+        return (lock_key(slot) for slot in range(1, self._holdings["locks"]))
+
+    def _group_keys(self) -> Iterator[str]:
+        return (group_key(number) for number in range(self._holdings["returned"]))
+
+    def _locked(self, left_out: dict[str, Exception]) -> Steps[int | None]:
+        """How many the locks hold; None when the time of one is up."""
+        locked = 0
+        values = {} if self._active_lock is None else {METADATA: self._active_lock}
+        for keys in ((), *_some(self._lock_keys())):
+            values |= yield from _readable(keys, left_out)
+            for key, value in values.items():
+                try:
+                    lock = Lock.from_json(value, 1)
+                    if lock.expires_at <= self._as_of:
+                        return None
+                    locked += len(lock.taken)
+                except UNREADABLE as error:
+                    left_out[key] = error
+            values = {}
+        return locked
 
     def _counted(self) -> Steps[Totals]:
         """One by one."""
         counts = dict.fromkeys((WAITING, DELAYED, LOCKED, MOVING), 0)
         oldest: float | None = None
+        left_out: dict[str, Exception] = {}
 
-        def count(items: Iterable[StoredItem]) -> None:
+        def counted(key: str, steps: Steps[list[StoredItem]]) -> Steps[None]:
             nonlocal oldest
+            try:
+                items = yield from steps
+            except UNREADABLE as error:
+                left_out[key] = error
+                return
             for item in items:
                 counts[item.state] += 1
                 if item.state == WAITING:
                     oldest = item.available_at if oldest is None else min(oldest, item.available_at)
 
-        for steps in self.held():
-            count((yield from steps))
+        for key, steps in self.held():
+            yield from counted(key, steps)
         for lane in self._lanes.values():
             for keys in _some(segment_key(lane.priority, number) for number in range(lane.head, lane.tail + 1)):
-                for key, value in zip(keys, (yield keys), strict=True):
-                    if value is not None:
-                        count((yield from self.in_segment(key, value)))
+                for key, value in (yield from _readable(keys, left_out)).items():
+                    yield from counted(key, self.in_segment(key, value))
         for keys in _some(shelf_key(file) for file in self._shelf.files):
-            for key, slots in zip(keys, (yield keys), strict=True):
-                count((yield from self.on_shelf(key, slots or [])))
-        return Totals(counts[WAITING], counts[DELAYED], counts[LOCKED], oldest)
+            for key, slots in (yield from _readable(keys, left_out)).items():
+                yield from counted(key, self.on_shelf(key, slots))
+        return Totals(counts[WAITING], counts[DELAYED], counts[LOCKED], oldest, left_out)
 
-    def _first_in(self, lane: Lane) -> Steps[StoredItem | None]:
+    def _first_in(self, lane: Lane, left_out: dict[str, Exception]) -> Steps[StoredItem | None]:
         """The first of those that were never taken."""
         for number in range(lane.head, lane.tail + 1):
             key = segment_key(lane.priority, number)
-            [value] = yield (key,)
-            if value is not None and (waiting := (yield from self.in_segment(key, value))):
-                return waiting[0]
+            try:
+                [value] = yield (key,)
+                if value is not None and (waiting := (yield from self.in_segment(key, value))):
+                    return waiting[0]
+            except UNREADABLE as error:
+                left_out[key] = error
         return None
+
+    def _lock_at(self, key: str) -> Steps[Lock | None]:
+        [value] = [self._active_lock] if key == METADATA else (yield (key,))
+        return None if value is None else Lock.from_json(value, 1)
+
+    def _active(self, key: str) -> Steps[Lock | None]:
+        lock = yield from self._lock_at(key)
+        return lock if lock is not None and lock.expires_at > self._as_of else None
 
     def _in_active_lock(self) -> Steps[list[StoredItem]]:
         if self._active_lock is None:
@@ -268,12 +305,9 @@ class StoredQueue:
         [errors] = yield (ERRORS,)
         return (yield from self._of_lock(Lock.from_json(self._active_lock, 0, errors)))
 
-    def _in_locks(self, keys: tuple[str, ...]) -> Steps[list[StoredItem]]:
-        found: list[StoredItem] = []
-        for value in (yield keys):
-            if value is not None:
-                found += yield from self._of_lock(Lock.from_json(value, 1))
-        return found
+    def _in_lock(self, key: str) -> Steps[list[StoredItem]]:
+        lock = yield from self._lock_at(key)
+        return [] if lock is None else (yield from self._of_lock(lock))
 
     def _of_lock(self, lock: Lock) -> Steps[list[StoredItem]]:
         if lock.expires_at > self._as_of:
@@ -286,12 +320,9 @@ class StoredQueue:
                 found += self._alive([(taken, item)], WAITING)
         return found
 
-    def _in_groups(self, keys: tuple[str, ...]) -> Steps[list[StoredItem]]:
-        found: list[StoredItem] = []
-        for value in (yield keys):
-            if value is not None:
-                found += [item for _, item in (yield from self._of_group(Group.from_json(value)))]
-        return found
+    def _in_group(self, key: str) -> Steps[list[StoredItem]]:
+        [value] = yield (key,)
+        return [] if value is None else [item for _, item in (yield from self._of_group(Group.from_json(value)))]
 
     def _of_group(self, group: Group) -> Steps[list[tuple[Place, StoredItem]]]:
         postponed = group.due is not None and group.due > self._as_of
@@ -309,10 +340,6 @@ class StoredQueue:
         items = [self._shown(taken, item, MOVING) for taken, item in (yield from self._deliver(parcel.taken))]
         source = self._queue.source
         return Sent(qualify(self.tenant, parcel.target), arrivals_key(source), source, number, items)
-
-    def _active(self, keys: tuple[str, ...], *known: dict[str, Any] | None) -> Steps[list[Lock]]:
-        locks = [Lock.from_json(value, 1) for value in (*known, *(yield keys)) if value is not None]
-        return [lock for lock in locks if lock.expires_at > self._as_of]
 
     def _deliver(self, taken: Sequence[Taken], known: dict[str, Any] | None = None) -> Steps[list[tuple[Taken, Item]]]:
         """With their payloads."""
@@ -376,6 +403,20 @@ def _numbers(pattern: re.Pattern[str], key: str) -> list[int]:
     if found is None:
         raise StorageBroken(f"{key} is not a key of a queue.")
     return [int(number) for number in found.groups()]
+
+
+def _readable(keys: tuple[str, ...], left_out: dict[str, Exception]) -> Steps[dict[str, Any]]:
+    """Those of them that exist. Where one cannot be read, whoever reads says so, and each is asked for by itself."""
+    try:
+        return {key: value for key, value in zip(keys, (yield keys), strict=True) if value is not None}
+    except UNREADABLE as error:
+        if len(keys) == 1:
+            left_out[keys[0]] = error
+            return {}
+    found: dict[str, Any] = {}
+    for key in keys:
+        found |= yield from _readable((key,), left_out)
+    return found
 
 
 def _some(keys: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ import weakref
 from datetime import timedelta
 from math import ceil
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dapr.actor import Actor
 from dapr.actor.runtime.failure_policy import ActorReminderFailurePolicy
@@ -22,10 +22,13 @@ from holdfast.runtime.contract import HostClient, StateChange
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
 
     from dapr.actor.id import ActorId
     from dapr.actor.runtime.context import ActorRuntimeContext
+
+Answer = TypeVar("Answer")
 
 WAKE = "wake"
 
@@ -193,6 +196,16 @@ class Turn:
         """The values of these keys, read together."""
         await self._work._load(keys)
         return [self._work._known[key] for key in keys]
+
+    async def drive(self, steps: Generator[tuple[str, ...], list[Any], Answer]) -> Answer:
+        """Gives a state machine the values of the keys it asks for, until it answers."""
+        values: list[Any] | None = None
+        try:
+            while True:
+                values = await self.load_all(*(steps.send(values) if values is not None else next(steps)))
+        except StopIteration as ended:
+            answer: Answer = ended.value
+            return answer
 
     def put(self, key: str, value: Any) -> None:
         self._changed[check_state_key(key)] = value

@@ -92,6 +92,18 @@ class PostgresqlStore:
         for (key,) in self._select(sql.SQL("key"), within, sql.SQL("true")):
             yield key
 
+    def lineage(self) -> str:
+        """Whose transactions are counted: another cluster counts anew, and so may a replica that took over."""
+        with self._explained():
+            database = self._one("SELECT oid::text FROM pg_database WHERE datname = current_database()")
+            allowed = "coalesce(has_function_privilege(to_regprocedure('pg_control_{}()'), 'execute'), false)"
+            if not self._one(f"SELECT {allowed.format('system')} AND {allowed.format('checkpoint')}"):
+                return f"{database}"
+            cluster = self._one(
+                "SELECT system_identifier || '/' || timeline_id FROM pg_control_system(), pg_control_checkpoint()"
+            )
+        return f"{cluster}/{database}"
+
     def position(self) -> int:
         """All transactions before this one have ended: what they wrote can be seen."""
         return int(self._one("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))

@@ -12,7 +12,7 @@ from holdfast.orchestration.tenants import TENANT_INDEX_TYPE
 from holdfast.pushpop.doorbell import DOORBELL_TYPE
 from holdfast.pushpop.index import INDEX_TYPE
 from holdfast.spark.rows import SEPARATOR, Address, Decoder, Problem
-from holdfast.spark.tables import History, Idempotency, Instances, Items
+from holdfast.spark.tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     from holdfast.spark.store import Range, Store
 
 FOREIGN = "foreign"
-_READ = (Items, Instances, History, Idempotency)
 #: Types whose values are in no table.
 _OTHERS = (INDEX_TYPE, INSTANCE_INDEX_TYPE, TENANT_INDEX_TYPE, DOORBELL_TYPE)
 
 
 def problems_of(store: Store, options: Options, within: Range) -> Iterator[list[tuple[Any, ...]]]:
     """Of one range: first whose rows are not Holdfast's, then those that cannot be read."""
-    tables = [table(options, store.as_of) for table in _READ]
-    types = {*_OTHERS, *(table.actor_type for table in tables)}
+    tables = [table(options, store.as_of) for table in TABLES.values()]
+    types = {*_OTHERS, *(table.actor_type for table in tables), options.actor_type}
     foreign: Counter[tuple[str, str]] = Counter()
     for key in store.keys(within):
         address = Address.parse(key)
@@ -50,12 +49,24 @@ def problems_of(store: Store, options: Options, within: Range) -> Iterator[list[
         )
         for (app_id, actor_type), count in foreign.items()
     ]
+    # What several tables are made of is told by the first.
+    told: set[tuple[Address, str]] = set()
     for table in tables:
         problems: list[Problem] = []
         for _ in Decoder(store, table, problems.append).decode(within):
-            yield [_row(problem) for problem in problems]
+            table.take_block()  # or all that waits would be kept
+            yield _rows(problems, told)
             problems.clear()
-        yield [_row(problem) for problem in problems]
+        yield _rows(problems, told)
+
+
+def _rows(problems: list[Problem], told: set[tuple[Address, str]]) -> list[tuple[Any, ...]]:
+    found = []
+    for problem in problems:
+        if (problem.address, problem.detail) not in told:
+            told.add((problem.address, problem.detail))
+            found.append(_row(problem))
+    return found
 
 
 def _row(problem: Problem) -> tuple[Any, ...]:

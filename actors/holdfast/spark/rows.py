@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import orjson
 
 from holdfast.errors import HoldfastError, StorageBroken
+from holdfast.pushpop.stored import UNREADABLE
 from holdfast.runtime.serialization import load
+from holdfast.spark.fitting import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,13 +32,14 @@ Steps: TypeAlias = Generator[tuple[str, ...], Any, list[tuple[Any, ...]]]
 _PAGE_ROWS = 64
 _PAGE_BYTES = 512 * 1024
 _TASKS_AT_ONCE = 16
+# What tasks ask for is fetched some keys at a time: fewer where values turn out to be large, more where they are small.
+_FEWEST_KEYS, _MOST_KEYS = 4, 256
+_LOOKUP_BYTES = 8 * 1024 * 1024
 # Actors of which is remembered what their own values say.
 _OWNERS = 256
 
 SEPARATOR = "||"
 BROKEN, LATER = "broken", "later version"
-#: What a value can be that nobody wrote who knew the layout.
-UNREADABLE = (HoldfastError, ValueError, KeyError, TypeError, IndexError, AttributeError)
 
 
 class Address(NamedTuple):
@@ -54,6 +59,10 @@ class Address(NamedTuple):
     def owner(self) -> str:
         """What names the actor."""
         return SEPARATOR.join(self[:3])
+
+    def at(self, state_key: str) -> Address:
+        """Another value of the same actor."""
+        return self._replace(state_key=state_key)
 
     def beside(self, state_key: str, actor_id: str | None = None) -> str:
         """The key of another value, of the same actor unless told otherwise."""
@@ -79,6 +88,7 @@ class Decoder:
         self._owners: OrderedDict[str, Any] = OrderedDict()
         #: Of what was read since somebody set it to nothing.
         self.bytes_read = 0
+        self._keys_at_once = 4 * _FEWEST_KEYS
 
     def decode(self, within: Range) -> Iterator[list[tuple[Any, ...]]]:
         """A list for what little was read at once."""
@@ -86,7 +96,11 @@ class Decoder:
         for page in self._pages(rows):
             tasks = self._tasks(page)
             while some := list(islice(tasks, _TASKS_AT_ONCE)):
-                yield [row for found in self._drive(some) for row in found]
+                for address, found in self._drive(some):
+                    if found:
+                        yield fitting(found, self._table.schema, partial(self._report, address))
+                for address, error in self._table.take_left_out():
+                    self._report(address, error)
             yield []  # what the table found without a task
 
     def _pages(self, rows: Iterable[Row]) -> Iterator[list[tuple[Address, bytes]]]:
@@ -113,8 +127,7 @@ class Decoder:
             try:
                 if isinstance(owner, Exception):
                     raise owner
-                for task in self._table.tasks(address, _parsed(value), owner):
-                    yield address, task
+                yield from self._table.tasks(address, _parsed(value), owner)
             except UNREADABLE as error:
                 self._report(address, error)
 
@@ -144,26 +157,69 @@ class Decoder:
         self.bytes_read += sum(map(len, values.values()))
         return values
 
-    def _drive(self, tasks: list[tuple[Address, Steps]]) -> Iterator[list[tuple[Any, ...]]]:
-        """Runs them side by side, and looks up what they ask for together."""
-        values: dict[str, bytes] = {}
-        asked: list[tuple[Address, Steps, tuple[str, ...] | None]] = [(address, task, None) for address, task in tasks]
-        while asked:
-            again: list[tuple[Address, Steps, tuple[str, ...] | None]] = []
-            for address, task, keys in asked:
-                try:
-                    answer = None if keys is None else [_parsed_if_any(values.get(key)) for key in keys]
-                    again.append((address, task, task.send(answer)))
-                except StopIteration as done:
-                    yield done.value
-                except UNREADABLE as error:
-                    self._report(address, error)
-            values = self._lookup(list({key for _, _, keys in again for key in keys or ()}))
-            asked = again
+    def _drive(self, tasks: list[tuple[Address, Steps]]) -> Iterator[tuple[Address, list[tuple[Any, ...]]]]:
+        """Runs them side by side, and looks up together what some of them ask for."""
+        asking: deque[_Asking] = deque()
+        for one in (_Asking(address, task) for address, task in tasks):
+            if (yield from self._go_on(one, partial(next, one.task))):
+                asking.append(one)
+        while asking:
+            some = [asking.popleft()]
+            while asking and sum(len(one.keys) for one in some) + len(asking[0].keys) <= self._keys_at_once:
+                some.append(asking.popleft())
+            values = self._lookup(list({key for one in some for key in one.keys}))
+            self._adapt(values)
+            for one in some:
+                if (yield from self._go_on(one, partial(one.answer, values))):
+                    asking.append(one)
+
+    def _go_on(
+        self, asking: _Asking, step: Callable[[], tuple[str, ...]]
+    ) -> Generator[tuple[Address, list[tuple[Any, ...]]], None, bool]:
+        """Whether it asks for more."""
+        try:
+            asking.keys = step()
+        except StopIteration as done:
+            yield asking.address, done.value
+        except UNREADABLE as error:
+            self._report(asking.address, error)
+        else:
+            return True
+        return False
+
+    def _adapt(self, values: dict[str, bytes]) -> None:
+        size = sum(map(len, values.values()))
+        if size > _LOOKUP_BYTES:
+            self._keys_at_once = max(_FEWEST_KEYS, self._keys_at_once // 4)
+        elif size < _LOOKUP_BYTES // 8:
+            self._keys_at_once = min(_MOST_KEYS, self._keys_at_once * 2)
 
     def _report(self, address: Address, error: Exception) -> None:
-        detail = str(error) if isinstance(error, HoldfastError) else f"It cannot be read: {type(error).__name__}."
+        told = isinstance(error, HoldfastError)
+        detail = str(error) if told else f"{address.state_key} cannot be read: {type(error).__name__}."
         self._on_problem(Problem(address, LATER if "later version" in detail else BROKEN, detail))
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A task, and what it waits for."""
+
+    address: Address
+    task: Steps
+    keys: tuple[str, ...] = ()
+
+    def answer(self, values: dict[str, bytes]) -> tuple[str, ...]:
+        try:
+            answer = [self._parsed(key, values.get(key)) for key in self.keys]
+        except StorageBroken as error:
+            return self.task.throw(error)
+        return self.task.send(answer)
+
+    def _parsed(self, key: str, value: bytes | None) -> Any:
+        try:
+            return _parsed_if_any(value)
+        except ValueError as error:
+            raise StorageBroken(f"{key.rpartition(SEPARATOR)[2]} cannot be read: {type(error).__name__}.") from error
 
 
 class Tally:

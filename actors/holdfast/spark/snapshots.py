@@ -125,7 +125,7 @@ class Snapshot:
             copy(self._options.sqlite_path, file)
         except sqlite3.Error as error:
             raise unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
-        self._given |= {"url": f"sqlite://{quote(str(file))}", "snapshot": COPY}
+        self._given |= {"url": f"sqlite://{quote(str(file.absolute()))}", "snapshot": COPY}
         self._as_of = datetime.fromtimestamp(as_of, UTC)
 
     def _export(self) -> None:

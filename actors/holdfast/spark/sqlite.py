@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 COPY = "copy"
 # More keys than SQLite takes in one statement are read in several.
 _KEYS_AT_ONCE = 500
-_STRETCHES = 256
-_SAMPLES = 4
+_SAMPLES = 1024
+# What a row takes beside its value.
+_ROW_BYTES = 100
 _TIMEOUT = 30.0
 # From when a row is written until that can be seen: one writes at a time, and nobody that long.
 _LATE_SECONDS = 300
@@ -55,19 +56,7 @@ class SqliteStore:
     def ranges(self, most: int | None) -> list[Range]:
         if not self._is_copy:
             return [Range()]  # all of it in one transaction: what is written meanwhile would show elsewhere
-        bounds = self._connection.execute(f"SELECT min(rowid), max(rowid) FROM {self._table}").fetchone()  # noqa: S608
-        if bounds[0] is None:
-            return [Range()]
-        first, last = bounds
-        width = max(1, (last - first + _STRETCHES) // _STRETCHES)
-        weights = []
-        counts = self._connection.execute(
-            f"SELECT (rowid - ?) / ?, count(*) FROM {self._table} GROUP BY 1 ORDER BY 1",  # noqa: S608
-            (first, width),
-        )
-        for stretch, count in counts.fetchall():
-            start = first + stretch * width
-            weights.append((start, count * self._mean_size(start, width)))
+        weights = self._weights()
         if most is None:
             most = max(1, min(2 * self._cores, int(sum(weight for _, weight in weights) // RANGE_BYTES)))
         return split(weights, most)
@@ -75,12 +64,16 @@ class SqliteStore:
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
         globs = [_glob(pattern) for pattern in patterns]
         condition = "(" + " OR ".join(["key GLOB ?"] * len(globs)) + ")"
-        for key, value, is_binary in self._select("key, value, is_binary", within, condition, globs):
+        for key, value, is_binary in self._select("key, CAST(value AS BLOB), is_binary", within, condition, globs):
             yield Row(key, _raw(value, is_binary))
 
     def keys(self, within: Range) -> Iterator[str]:
         for (key,) in self._select("key", within):
             yield key
+
+    def lineage(self) -> str:
+        """Which file it is: one that was put in its place may have rows with earlier times."""
+        return str(os.stat(self._path).st_ino)
 
     def position(self) -> int:
         """Unix seconds: of each row is known when it was last written."""
@@ -90,15 +83,18 @@ class SqliteStore:
         globs = [_glob(pattern) for pattern in patterns]
         condition = "(" + " OR ".join(["key GLOB ?"] * len(globs)) + ") AND update_time >= datetime(?, 'unixepoch')"
         parameters = [*globs, max(0, since - _LATE_SECONDS)]
-        for key, value, is_binary in self._select("key, value, is_binary", Range(), condition, parameters):
+        for key, value, is_binary in self._select(
+            "key, CAST(value AS BLOB), is_binary", Range(), condition, parameters
+        ):
             yield Row(key, _raw(value, is_binary))
 
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
+            places = ",".join("?" * len(some))
             rows = self._connection.execute(
-                f"SELECT key, value, is_binary FROM {self._table} WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
+                f"SELECT key, CAST(value AS BLOB), is_binary FROM {self._table} WHERE key IN ({places}) "  # noqa: S608
                 "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
                 (*some, self.as_of),
             )
@@ -137,19 +133,21 @@ class SqliteStore:
             )
         return connection
 
-    def _mean_size(self, start: int, width: int) -> float:
-        step = max(1, width // _SAMPLES)
-        sizes = [
-            float(row[0])
-            for at in range(start, start + width, step)
-            if (
-                row := self._connection.execute(
-                    f"SELECT length(value) FROM {self._table} WHERE rowid >= ? ORDER BY rowid LIMIT 1",  # noqa: S608
-                    (at,),
-                ).fetchone()
-            )
-        ]
-        return sum(sizes) / max(1, len(sizes)) + 100
+    def _weights(self) -> list[tuple[int, float]]:
+        """What as many rows each weigh, as the first of them says.
+
+        Not what the same numbers of rowids do: every write gives a row the next one, so that those which are written
+        often lie far behind all others.
+        """
+        [rows] = self._connection.execute(f"SELECT count(*) FROM {self._table}").fetchone()  # noqa: S608
+        step = max(1, rows // _SAMPLES)
+        sampled = self._connection.execute(
+            f"SELECT rowid, (SELECT length(value) FROM {self._table} AS t WHERE t.rowid = ranked.rowid) "  # noqa: S608
+            f"FROM (SELECT rowid, row_number() OVER (ORDER BY rowid) AS rank FROM {self._table}) AS ranked "
+            "WHERE (rank - 1) % ? = 0",
+            (step,),
+        )
+        return [(rowid, step * float((size or 0) + _ROW_BYTES)) for rowid, size in sampled]
 
 
 def connect(path: str, *, immutable: bool = False) -> sqlite3.Connection:
@@ -172,11 +170,10 @@ def _glob(pattern: Pattern) -> str:
     return "*".join(escaped)
 
 
-def _raw(value: str | bytes, is_binary: int) -> bytes:
-    raw = value if isinstance(value, bytes) else value.encode()
-    if not is_binary:
-        return raw
+def _raw(value: bytes | None, is_binary: int) -> bytes:
+    if not is_binary or value is None:
+        return value or b""
     try:
-        return base64.b64decode(raw, validate=True)
+        return base64.b64decode(value, validate=True)
     except ValueError:
         return b""  # told as what cannot be read, where it is read

@@ -56,6 +56,10 @@ class Store(Protocol):
         """Those of all rows that have not expired."""
         ...
 
+    def lineage(self) -> str:
+        """Within what positions can be compared: another after the data has moved to another database."""
+        ...
+
     def position(self) -> int:
         """Where it is in the order of what is written, for :meth:`changed`."""
         ...

@@ -3,24 +3,30 @@
 An offset says how far each instance was read. What may have changed since is found by the database (by the ids of
 transactions in PostgreSQL, by the time of the last write in SQLite), generously: what it names twice is known by its
 mark. Events are only ever appended, so those between two marks can be read again as long as the instance exists.
+After the data has moved to another database, where positions mean something else, all heads are looked at once more.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from holdfast.errors import StorageBroken
 from holdfast.orchestration.chronicle import HEAD, segment_key
 from holdfast.orchestration.stored import StoredInstance, events_in
+from holdfast.pushpop.stored import UNREADABLE
 from holdfast.spark.batches import BATCH_BYTES, Columns
+from holdfast.spark.fitting import fitting
 from holdfast.spark.refusals import invalid
-from holdfast.spark.rows import BROKEN, SEPARATOR, UNREADABLE, Address, Problem, Tally
+from holdfast.spark.rows import SEPARATOR, Address
 from holdfast.spark.schemas import check_columns
 from holdfast.spark.stores import opened
-from holdfast.spark.tables import Instances
+from holdfast.spark.tables import History, Instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
+    from holdfast.orchestration.stored import StoredEvent
     from holdfast.spark.options import Options
     from holdfast.spark.store import Store
+
+log = logging.getLogger(__name__)
 
 # Instances that were not written for so long need no mark: all they had until then was read. No host's clock is so
 # far behind that what it writes later seems older.
@@ -58,7 +67,7 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, instance: StoredInstance) -> Mark:
         head = instance.head
-        return cls(
+        mark = cls(
             head["life"],
             head["created_at"],
             head["execution_id"],
@@ -66,6 +75,9 @@ class Mark(NamedTuple):
             max(0, head["segments"] - 1),
             head["updated_at"],
         )
+        if not {int, float}.issuperset(map(type, mark)):
+            raise StorageBroken("It does not say how far it is.")
+        return mark
 
     def is_of(self, other: Mark) -> bool:
         """Whether both are of the same instance."""
@@ -104,25 +116,43 @@ class HistoryStream(DataSourceStreamReader):
         if self._options.starting == "earliest":
             return {"position": 0, "settled": 0.0, "marks": {}}
         with opened(self._options) as store:
-            return {"position": store.position(), "settled": store.as_of, "marks": {}, "unsaved": True}
+            begin = {"position": store.position(), "lineage": store.lineage(), "settled": store.as_of}
+            return begin | {"marks": {}, "unsaved": True}
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
         if start is None:
             raise invalid("To follow the history takes Spark 4.2 or later.")
-        since = start["position"]
-        if self._idle is not None and self._idle[0] == since:
-            since = self._idle[1]
         marks = _marks(start)
         with opened(self._options) as store:
-            position = store.position()
-            changed = {owner: mark for owner, mark in self._heads(store, since) if marks.get(owner) != mark}
+            position, lineage = store.position(), store.lineage()
+            since = self._since(start, position, lineage)
+            changed = {
+                owner: mark
+                for owner, mark in self._heads(store, since)
+                # One without a mark that was not written since then has nothing that was not read.
+                if (owner in marks or mark.updated_at > start["settled"]) and marks.get(owner) != mark
+            }
             settled = max(start["settled"], store.as_of - SETTLE_SECONDS)
-        if not changed and "unsaved" not in start:
+        if not changed and start.get("lineage") == lineage and "unsaved" not in start:
             self._idle = (start["position"], position)
             return start
         # Where it began is saved with the first batch, which may have nothing in it: another start would be later.
         kept = {owner: mark for owner, mark in marks.items() if mark.updated_at > settled}
-        return {"position": position, "settled": settled, "marks": kept | changed}
+        return {"position": position, "lineage": lineage, "settled": settled, "marks": kept | changed}
+
+    def _since(self, start: Offset, position: int, lineage: str) -> int:
+        """From where on something may have changed: all of it, where positions are not of the same order any more."""
+        since: int = start["position"]
+        if start.get("lineage") != lineage and "unsaved" not in start:
+            if since:
+                log.warning("The data has moved to another database: all instances are looked at once more.")
+            return 0
+        if self._idle is not None and self._idle[0] == since:
+            since = self._idle[1]
+        if since > position:
+            log.warning("The database is behind where it was: all instances are looked at once more.")
+            return 0
+        return since
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         before = _marks(start)
@@ -136,12 +166,11 @@ class HistoryStream(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
         columns = Columns(self._options.table, self._schema)
-        tally = Tally(self._options.table)
         rows: list[tuple[Any, ...]] = []
         size = 0
         with opened(self._options) as store:
             for at in range(0, len(partition.stretches), _INSTANCES_AT_ONCE):
-                for found, weight in _read(store, partition.stretches[at : at + _INSTANCES_AT_ONCE], tally):
+                for found, weight in _read(store, partition.stretches[at : at + _INSTANCES_AT_ONCE]):
                     rows += found
                     size += weight
                     if size >= BATCH_BYTES and rows:
@@ -149,7 +178,6 @@ class HistoryStream(DataSourceStreamReader):
                         rows, size = [], 0
         if rows:
             yield columns.batch(rows)
-        tally.tell()
 
     def _heads(self, store: Store, since: int) -> Iterator[tuple[str, Mark]]:
         """Of the instances that may have changed."""
@@ -162,11 +190,11 @@ class HistoryStream(DataSourceStreamReader):
                 instance = StoredInstance.read(address.actor_id, orjson.loads(value))
                 if instance is not None:
                     yield address.owner, Mark.of(instance)
-            except UNREADABLE:
-                continue  # the table 'problems' has it; it is not read until it is whole again
+            except UNREADABLE as error:
+                _passed_over(address, error)  # until it is whole again, which it is by being written
 
 
-def _read(store: Store, stretches: list[Stretch], tally: Tally) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
+def _read(store: Store, stretches: list[Stretch]) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
     """The events of some instances, and how much was read for them."""
     heads = store.lookup([f"{stretch.owner}{SEPARATOR}{HEAD}" for stretch in stretches])
     for stretch in stretches:
@@ -179,7 +207,7 @@ def _read(store: Store, stretches: list[Stretch], tally: Tally) -> Iterator[tupl
             if instance is not None and Mark.of(instance).is_of(stretch.until):
                 yield from _events(store, stretch, address, instance)
         except UNREADABLE as error:
-            tally.add(Problem(address, BROKEN, str(error)))
+            _passed_over(address, error)
 
 
 def _events(
@@ -197,16 +225,38 @@ def _events(
         for at in range(0, len(keys), _SEGMENTS_AT_ONCE):
             some = keys[at : at + _SEGMENTS_AT_ONCE]
             values = store.lookup(some)
-            found = [
-                begin + event
-                for key in some
-                if key in values
-                for event in events_in(orjson.loads(values[key]))
-                if event.seq > after
-                and (execution < until.execution or event.seq <= until.events)
-                and (since is not None or event.timestamp > stretch.settled)
-            ]
+            found = []
+            for key in some:
+                part = address.at(key.rpartition(SEPARATOR)[2])
+                events = [
+                    begin + event
+                    for event in _events_of(part, values.get(key))
+                    if event.seq > after
+                    and (execution < until.execution or event.seq <= until.events)
+                    and (since is not None or event.timestamp > stretch.settled)
+                ]
+                if events:
+                    found += fitting(events, History.schema, partial(_passed_over, part))
             yield found, sum(map(len, values.values()))
+
+
+def _events_of(part: Address, value: bytes | None) -> list[StoredEvent]:
+    """None of a part that is missing or cannot be read: whoever waited for it would wait forever."""
+    try:
+        if value is None:
+            raise StorageBroken("It is missing from the store.")
+        events = events_in(orjson.loads(value))
+        for event in events:
+            if not isinstance(event.seq, int) or not isinstance(event.timestamp, int | float):
+                raise StorageBroken("An event has no number, or no time.")
+    except UNREADABLE as error:
+        _passed_over(part, error)
+        return []
+    return events
+
+
+def _passed_over(address: Address, error: Exception) -> None:
+    log.warning("The stream passes over %s of %s: %s", address.state_key, address.owner, error)
 
 
 def _marks(offset: Offset) -> dict[str, Mark]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageBroken
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE
 from holdfast.idempotency.record import KEY, RECORD, Record, current
 from holdfast.identity import DEFAULT_TENANT, qualify, split_instance_actor, split_queue_actor
@@ -18,11 +19,14 @@ from holdfast.pushpop.replies import shown_id
 from holdfast.pushpop.stored import MOVING, SEGMENTS, SHELVES, WAITING, StoredQueue
 from holdfast.runtime.serialization import dump
 from holdfast.spark.batches import Block
+from holdfast.spark.fitting import misfit
 from holdfast.spark.rows import SEPARATOR
 from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql.types import StructType
 
     from holdfast.pushpop.stored import Pushed, StoredItem
     from holdfast.spark.options import Options
@@ -33,14 +37,18 @@ _ID, _PRIORITY, _STATE, _ITEM, _ENQUEUED_AT, _DELIVERIES = (
     SCHEMAS["items"].names.index(name) for name in ("id", "priority", "state", "item", "enqueued_at", "delivery_count")
 )
 
+_TEXT, _TIME = (SCHEMAS["items"][name].dataType for name in ("item", "enqueued_at"))
+
 ANYTHING: Pattern = ("", "")
 
 Rows = list[tuple[Any, ...]]
+Task: TypeAlias = "tuple[Address, Steps]"
 
 
 class Table(ABC):
     """One table, of what the options ask for, at one moment."""
 
+    schema: ClassVar[StructType]
     actor_type: ClassVar[str]
     #: Which values it is made of; what ends with a dash is the beginning of several.
     states: ClassVar[tuple[str, ...]]
@@ -53,6 +61,13 @@ class Table(ABC):
         self._type = options.actor_type or self.actor_type
         #: Rows that were found beside those that tasks return.
         self.block = Block()
+        #: What a task did without because it cannot be read.
+        self.left_out: list[tuple[Address, Exception]] = []
+
+    def take_left_out(self) -> list[tuple[Address, Exception]]:
+        """That, once."""
+        left_out, self.left_out = self.left_out, []
+        return left_out
 
     def take_block(self) -> Block:
         """Those, once."""
@@ -83,8 +98,8 @@ class Table(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def tasks(self, address: Address, value: Any, owner: Any) -> Iterator[Steps]:
-        """What there is to do with one value, in parts of bounded size."""
+    def tasks(self, address: Address, value: Any, owner: Any) -> Iterator[Task]:
+        """What there is to do with one value, in parts of bounded size, and of which value each is."""
 
     def _actors(self) -> list[Pattern]:
         """What the ids of the actors look like."""
@@ -122,48 +137,51 @@ class QueueTable(Table):
 
 
 class Queues(QueueTable):
+    schema = SCHEMAS["queues"]
     states = (METADATA,)
 
-    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Steps]:
-        yield self._row(address, owner)
+    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Task]:
+        yield address, self._row(address, owner)
 
     def _row(self, address: Address, queue: StoredQueue) -> Steps:
         totals = yield from _of(address, queue.totals())
+        self.left_out += [(address.at(key), error) for key, error in totals.left_out.items()]
         config = dump(queue.config.shown()).decode()
         counts = (totals.waiting, totals.delayed, totals.locked, totals.oldest)
         return [(*_begin(address, queue), *counts, config)]
 
 
 class Locks(QueueTable):
+    schema = SCHEMAS["locks"]
     states = (METADATA,)
 
-    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Steps]:
-        for steps in owner.locks():
-            yield self._rows(address, owner, steps)
+    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Task]:
+        for key, steps in owner.locks():
+            yield address.at(key), self._rows(address, owner, steps)
 
     def _rows(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
-        locks = yield from _of(address, steps)
-        return [
-            (*_begin(address, queue), shown_id(lock), len(lock.taken), lock.created_at, lock.expires_at)
-            for lock in locks
-        ]
+        lock = yield from _of(address, steps)
+        if lock is None:
+            return []
+        return [(*_begin(address, queue), shown_id(lock), len(lock.taken), lock.created_at, lock.expires_at)]
 
 
 class Items(QueueTable):
+    schema = SCHEMAS["items"]
     states = (METADATA, SEGMENTS, SHELVES)
 
-    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Steps]:
+    def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Task]:
         if address.state_key == METADATA:
-            for steps in owner.held():
-                yield self._found(address, owner, steps)
-            for parcel in owner.sent():
-                yield self._on_the_way(address, owner, parcel)
+            for key, steps in owner.held():
+                yield address.at(key), self._found(address, owner, steps)
+            for key, parcel in owner.sent():
+                yield address.at(key), self._on_the_way(address, owner, parcel)
         elif address.state_key.startswith(SHELVES):
-            yield self._found(address, owner, owner.on_shelf(address.state_key, value))
-        elif (pushed := owner.only_pushed(address.state_key, value)) is not None:
+            yield address, self._found(address, owner, owner.on_shelf(address.state_key, value))
+        elif (pushed := owner.only_pushed(address.state_key, value)) is not None and _fits(pushed):
             self._add(address, owner, pushed)
         else:
-            yield self._found(address, owner, owner.in_segment(address.state_key, value))
+            yield address, self._found(address, owner, owner.in_segment(address.state_key, value))
 
     def _add(self, address: Address, queue: StoredQueue, pushed: Pushed) -> None:
         own: dict[int, list[Any]] = {_ID: pushed.ids, _ITEM: pushed.texts, _ENQUEUED_AT: pushed.enqueued_at}
@@ -186,6 +204,8 @@ class Items(QueueTable):
 
 
 class DeadLetters(Items):
+    schema = SCHEMAS["dead_letters"]
+
     def _add(self, address: Address, queue: StoredQueue, pushed: Pushed) -> None:
         """There is more to know of a dead letter."""
 
@@ -234,11 +254,12 @@ class InstanceTable(Table):
 
 
 class Instances(InstanceTable):
+    schema = SCHEMAS["instances"]
     states = (HEAD,)
 
-    def tasks(self, address: Address, value: Any, owner: StoredInstance | None) -> Iterator[Steps]:
+    def tasks(self, address: Address, value: Any, owner: StoredInstance | None) -> Iterator[Task]:
         if owner is not None:
-            yield self._row(address, owner)
+            yield address, self._row(address, owner)
 
     def _row(self, address: Address, instance: StoredInstance) -> Steps:
         row = yield from _of(address, instance.row())
@@ -246,11 +267,12 @@ class Instances(InstanceTable):
 
 
 class History(InstanceTable):
+    schema = SCHEMAS["history"]
     states = (HISTORY,)
 
-    def tasks(self, address: Address, value: Any, owner: StoredInstance | None) -> Iterator[Steps]:
+    def tasks(self, address: Address, value: Any, owner: StoredInstance | None) -> Iterator[Task]:
         if owner is not None and owner.keeps(address.state_key):
-            yield self._rows(address, owner, value)
+            yield address, self._rows(address, owner, value)
 
     def _rows(self, address: Address, instance: StoredInstance, value: Any) -> Steps:
         begin = (address.app_id, instance.tenant, instance.instance_id)
@@ -259,13 +281,14 @@ class History(InstanceTable):
 
 
 class Idempotency(Table):
+    schema = SCHEMAS["idempotency"]
     actor_type = IDEMPOTENCY_TYPE
     states = (RECORD,)
 
-    def tasks(self, address: Address, value: Any, owner: None) -> Iterator[Steps]:
+    def tasks(self, address: Address, value: Any, owner: None) -> Iterator[Task]:
         record = current(Record.from_json(value), self._as_of)
         if record is not None:
-            yield self._row(address, record)
+            yield address, self._row(address, record)
 
     def _row(self, address: Address, record: Record) -> Steps:
         [named] = yield (address.beside(KEY),)
@@ -310,10 +333,21 @@ def _begin(address: Address, queue: StoredQueue) -> tuple[Any, ...]:
 
 def _of(address: Address, steps: Any) -> Any:
     """Steps that ask for values of one actor, as steps that ask for whole keys."""
-    answer = None
+    go_on = partial(next, steps)
     while True:
         try:
-            keys = steps.send(answer)
+            keys = go_on()
         except StopIteration as done:
             return done.value
-        answer = yield tuple(address.beside(key) for key in keys)
+        try:
+            answer = yield tuple(address.beside(key) for key in keys)
+        except StorageBroken as error:
+            # Not every one gives up for it.
+            go_on = partial(steps.throw, error)
+        else:
+            go_on = partial(steps.send, answer)
+
+
+def _fits(pushed: Pushed) -> bool:
+    """Whether all of them can be shown; those that cannot are found one by one."""
+    return misfit(pushed.texts, _TEXT) is None and misfit(pushed.enqueued_at, _TIME) is None

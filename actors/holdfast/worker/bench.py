@@ -49,6 +49,11 @@ class Job:
         """The same however often the activity is run for this call."""
         return f"{self.instance_id}:{self.execution_id}:{self.scheduled_seq}"
 
+    @property
+    def record_key(self) -> str:
+        """What the worker's own record of it has: the key itself is the author's to use. No id has a slash in it."""
+        return f"activity/{self.key}"
+
     def __str__(self) -> str:
         """As the log has it."""
         whose = "" if self.tenant == DEFAULT_TENANT else f" of tenant {self.tenant}"

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import by_code
+from holdfast.gateway.refusals import accepted
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.identity import qualify
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
@@ -89,17 +89,10 @@ class BesideServer:
         return bool(accepted(await self._instances.call(instance, "Awaited", dump(job.place)))["awaited"])
 
     async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        named = {"key": job.key, "tenant": job.tenant} if what == "begin" else {}
-        record = record_id(job.tenant, job.key)
+        named = {"key": job.record_key, "tenant": job.tenant} if what == "begin" else {}
+        record = record_id(job.tenant, job.record_key)
         answer = await self._client.invoke_method(IDEMPOTENCY_TYPE, record, what.capitalize(), dump(body | named))
         return accepted(load(answer))
 
     async def _ask(self, tenant: str, queue: str, method: str, data: Any) -> dict[str, Any]:
         return accepted(await self._queues.call(qualify(tenant, queue), method, dump(data)))
-
-
-def accepted(answer: dict[str, Any]) -> dict[str, Any]:
-    """An actor's answer, unless it is a refusal, which is raised."""
-    if answer.get("success") is False:
-        raise by_code(answer.get("error_code", ""), answer.get("message", ""))
-    return answer

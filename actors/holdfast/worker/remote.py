@@ -14,7 +14,7 @@ from holdfast.errors import AnswerLost, Unavailable
 from holdfast.runtime.serialization import dump
 from holdfast.worker.bench import batch_of
 from holdfast.worker.completions import Completions
-from holdfast.worker.worker import insist
+from holdfast.worker.insistence import insist
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -72,7 +72,7 @@ class Remote:
 
     async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         with _repeatable():
-            return await IdempotencyCalls(self._connection, job.tenant, job.key).call(what, body)
+            return await IdempotencyCalls(self._connection, job.tenant, job.record_key).call(what, body)
 
     async def _tenant(self) -> str:
         with _repeatable():

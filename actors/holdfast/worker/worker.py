@@ -9,28 +9,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil
 from random import uniform
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from holdfast.errors import AlreadyInProgress, HoldfastError, NotFound
+from holdfast.errors import AlreadyInProgress, HoldfastError, LeaseLost, NotFound, TooLarge
 from holdfast.identity import qualify
 from holdfast.orchestration.failures import Failure
 from holdfast.orchestration.payloads import sendable
-from holdfast.runtime.serialization import dump, load
 from holdfast.worker import threads
 from holdfast.worker.context import ActivityContext, current
+from holdfast.worker.insistence import insist
+from holdfast.worker.once import Once, not_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from holdfast.orchestration.definitions import Activity
     from holdfast.orchestration.registry import Registry
     from holdfast.worker.bench import Batch, Bench, Job
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 DEFAULT_SLOTS = 50
 # As many as one pop gives.
@@ -39,7 +38,6 @@ _MOST_AT_ONCE = 100
 _UNKNOWN_DELAY = 5.0
 # About an hour of that: a worker that has it may be on its way.
 _UNKNOWN_DELIVERIES = 720
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _STOP_SECONDS = 5.0
 # As long as a queue allows.
 _LONGEST_LOCK = 300
@@ -75,6 +73,8 @@ class _Underway:
     slots: _Slots
     running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
     contexts: dict[Job, ActivityContext] = field(default_factory=dict)
+    #: Those that somebody else has by now.
+    lost: set[Job] = field(default_factory=set)
 
 
 class Worker:
@@ -93,10 +93,11 @@ class Worker:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
         self._max_deliveries: dict[tuple[str, str], int] = {}
-        self._threads = ThreadPoolExecutor(slots * max(1, len(self._queues)), thread_name_prefix=threads.NAME)
+        #: Of each tenant, for what is not async. They have as many as they have slots, and wait for nobody else's.
+        self._threads: dict[str, ThreadPoolExecutor] = {}
         self._underway: set[_Underway] = set()
         #: Of those that must happen once, while they run.
-        self._leases: dict[Job, dict[str, Any]] = {}
+        self._leases: dict[Job, Once] = {}
         self._keepers: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -146,6 +147,7 @@ class Worker:
             task = asyncio.create_task(self._work(underway, job), context=contextvars.Context())
             underway.running[job] = task
         self._beside(self._keep(underway))
+        self._beside(self._watch(underway))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         keeper = asyncio.create_task(work, context=contextvars.Context())
@@ -162,33 +164,51 @@ class Worker:
             log.warning("%s: %s", what, error)
 
     async def _keep(self, underway: _Underway) -> None:
-        """Extends the lock while anything of the batch runs, and stops what nobody waits for any more."""
+        """Extends the lock while anything of the batch runs."""
         lasts = self._queues[underway.batch.queue]
         clock = asyncio.get_running_loop().time
         began, granted = clock(), lasts
-        while underway.running:
-            await asyncio.wait(list(underway.running.values()), timeout=lasts / 3)
-            if not underway.running:
-                return
+        pause = lasts / 3
+        while await _runs_on(underway, pause):
+            pause = lasts / 3
+            # Never further ahead than a new lock: that is how long others wait when this process dies.
+            if (missing := ceil(clock() - began + lasts - granted)) <= 0:
+                continue
             try:
-                # Never further ahead than a new lock: that is how long others wait when this process dies.
-                if (missing := ceil(clock() - began + lasts - granted)) > 0:
+                async with asyncio.timeout(lasts / 3):
                     await self._bench.extend(underway.batch, missing)
-                    granted += missing
-            except HoldfastError as error:
-                log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, error)
-            for job in list(underway.running):
-                await self._look_after(underway, job)
+            except (HoldfastError, TimeoutError) as error:
+                log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, _in_words(error))
+                if isinstance(error, TimeoutError) or error.retryable:
+                    pause = lasts / 12  # while there is still time
+            else:
+                granted += missing
+
+    async def _watch(self, underway: _Underway) -> None:
+        """Stops what nobody waits for any more. The lock does not wait for this: some instance may not answer."""
+        while await _runs_on(underway, self._queues[underway.batch.queue] / 3):
+            await asyncio.gather(*(self._look_after(underway, job) for job in list(underway.running)))
 
     async def _look_after(self, underway: _Underway, job: Job) -> None:
         """Whatever becomes of one, the others of its batch are looked after too."""
         try:
-            if lease := self._leases.get(job):
-                await self._bench.once(job, "renew", lease)
-            if not await self._bench.awaited(job):
+            async with asyncio.timeout(self._queues[underway.batch.queue] / 3):
+                if once := self._leases.get(job):
+                    await self._renew(underway, job, once)
+                if not await self._bench.awaited(job):
+                    self._stop(underway, job)
+        except (HoldfastError, TimeoutError) as error:
+            log.warning("%s, while it runs: %s", job, _in_words(error))
+
+    async def _renew(self, underway: _Underway, job: Job, once: Once) -> None:
+        try:
+            await once.renew()
+        except LeaseLost:
+            # One that came to its end meanwhile has no lease any more, and needs none.
+            if self._leases.get(job) is once and job not in underway.lost:
+                log.warning("%s was held up, and runs elsewhere by now: it is stopped here", job)
+                underway.lost.add(job)
                 self._stop(underway, job)
-        except HoldfastError as error:
-            log.warning("%s of %s, while it runs: %s", job.name, job.instance_id, error)
 
     def _stop(self, underway: _Underway, job: Job) -> None:
         task = underway.running.get(job)
@@ -204,7 +224,8 @@ class Worker:
         except asyncio.CancelledError:
             if not context.cancelled:
                 raise
-            await insist(lambda: self._bench.done(underway.batch, job), str(job))
+            if job not in underway.lost:
+                await insist(lambda: self._bench.done(underway.batch, job), str(job))
         except HoldfastError as error:
             # Its lock runs out, and it comes again.
             log.warning("%s: %s", job, error)
@@ -246,40 +267,15 @@ class Worker:
 
     async def _run_once(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         """What it came to before, if it ran to its end for this call."""
-        # By its item, not by its worker: whoever gets it when a worker died goes on at once.
-        lease = {"owner": f"{activity.queue}:{job.item_id}", "lease_seconds": 2 * self._queues[activity.queue]}
-        begun = await self._begin_once(job, lease)
-        if begun["outcome"] == "done":
-            return {"result": dump(begun["result"]).decode()}
-        self._leases[job] = lease
+        once = Once(self._bench, job, activity.queue, 2 * self._queues[activity.queue])
+        if (before := await once.begin()) is not None:
+            return before
+        self._leases[job] = once
         try:
             outcome = await self._run(activity, job, context)
         finally:
             del self._leases[job]
-        owner = {"owner": lease["owner"]}
-        if "result" in outcome:
-            done = owner | {"result": load(outcome["result"])}
-            await insist(lambda: self._bench.once(job, "commit", done), str(job))
-        else:
-            failed = owner | {"error": outcome["error"]["message"][:1000]}
-            await insist(lambda: self._bench.once(job, "fail", failed), str(job))
-        return outcome
-
-    async def _begin_once(self, job: Job, lease: dict[str, Any]) -> dict[str, Any]:
-        """Raises AlreadyInProgress; what passes otherwise is waited for."""
-        # An instance that was deleted has left its records, and its id is free for another.
-        life = {} if job.life is None else {"life": job.life}
-
-        async def begin() -> dict[str, Any] | AlreadyInProgress:
-            try:
-                return await self._bench.once(job, "begin", lease | life)
-            except AlreadyInProgress as error:
-                return error
-
-        begun = await insist(begin, f"whether {job.name} of {job.instance_id} has run")
-        if isinstance(begun, AlreadyInProgress):
-            raise begun
-        return begun
+        return await once.end(outcome)
 
     async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         try:
@@ -289,8 +285,8 @@ class Worker:
         token = current.set(context)
         try:
             async with asyncio.timeout(activity.timeout) as limit:
-                result = await self._call(activity, arguments)
-            return {"result": sendable(activity.result.dump(result))}
+                result = await self._call(activity, arguments, job.tenant)
+            return {"result": _written(activity, result)}
         except TimeoutError as error:
             return _failed(Failure.of(error, "timeout" if limit.expired() else "error"))
         except Exception as error:
@@ -301,12 +297,18 @@ class Worker:
         finally:
             current.reset(token)
 
-    async def _call(self, activity: Activity, arguments: Sequence[Any]) -> Any:
+    async def _call(self, activity: Activity, arguments: Sequence[Any], tenant: str) -> Any:
         if activity.is_async:
             return await activity.function(*arguments)
         variables = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, variables.run, activity.function, *arguments)
+        return await loop.run_in_executor(self._threads_of(tenant), variables.run, activity.function, *arguments)
+
+    def _threads_of(self, tenant: str) -> ThreadPoolExecutor:
+        if tenant not in self._threads:
+            most = self._slots * len(self._queues)
+            self._threads[tenant] = ThreadPoolExecutor(most, thread_name_prefix=threads.NAME)
+        return self._threads[tenant]
 
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
         """Until whoever waits has it: an activity that was done is not lost because nobody could be reached."""
@@ -323,7 +325,8 @@ class Worker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, *self._keepers, return_exceptions=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for executor in self._threads.values():
+            executor.shutdown(wait=False, cancel_futures=True)
         for underway, jobs in left:
             if jobs:
                 try:
@@ -333,19 +336,25 @@ class Worker:
                     log.warning("activities of %s wait for their lock to expire: %s", underway.batch.queue, error)
 
 
+def _written(activity: Activity, result: Any) -> str:
+    try:
+        return sendable(activity.result.dump(result))
+    except (TypeError, TooLarge) as error:
+        if activity.idempotent:
+            raise not_kept(error) from error
+        raise
+
+
+async def _runs_on(underway: _Underway, seconds: float) -> bool:
+    """Whether anything of the batch still runs so many seconds later."""
+    if running := list(underway.running.values()):
+        await asyncio.wait(running, timeout=seconds)
+    return bool(underway.running)
+
+
+def _in_words(error: HoldfastError | TimeoutError) -> str:
+    return "there was no answer in time" if isinstance(error, TimeoutError) else str(error)
+
+
 def _failed(failure: Failure) -> dict[str, Any]:
     return {"error": failure.dump()}
-
-
-async def insist(call: Callable[[], Awaitable[Result]], what: str) -> Result:
-    """Again and again, as long as trying again can help."""
-    pause = _FIRST_PAUSE
-    while True:
-        try:
-            return await call()
-        except HoldfastError as error:
-            if not error.retryable:
-                raise
-            log.warning("%s: %s", what, error)
-        await asyncio.sleep(uniform(pause / 2, pause))
-        pause = min(2 * pause, _LONGEST_PAUSE)

@@ -88,7 +88,7 @@ def _durations(title: str, rows: Sequence[Durations], what: str, about: str) -> 
     ended = [row for row in rows if row.p50 is not None]
     if not ended:
         waiting = sum(row.open for row in rows)
-        return card(title, None, none(f"{counted(waiting, what)} still open." if waiting else "There are none."))
+        return card(title, None, none(f"{counted(waiting, what)} without an end." if waiting else "There are none."))
     scale = LogScale([value for row in ended for value in (row.p50, row.longest) if value is not None])
     drawn = []
     for row in ended:
@@ -111,7 +111,7 @@ def _durations(title: str, rows: Sequence[Durations], what: str, about: str) -> 
         )
         for row in rows
     ]
-    titles = ("ended", "failed", "repeated", "open", "p50", "p95", "p99", "longest")
+    titles = ("ended", "failed", "repeated", "without an end", "p50", "p95", "p99", "longest")
     columns = [("name", LEFT), *((name, RIGHT) for name in titles)]
     return card(
         title,

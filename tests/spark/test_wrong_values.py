@@ -1,0 +1,222 @@
+"""A value that is not as Holdfast writes it costs its own row and no other, and is told with its address."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.orchestration.chronicle import FORMAT
+from properties.driven import MORNING, DrivenQueue
+from spark.written import read, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STRANGE: tuple[Any, ...] = ("soon", 1e300, -1e300, True, [1], {"a": 1})
+QUEUE = "shop||PushPopActor||"
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_time_that_is_none_costs_one_item(tmp_path: Path, strange: Any) -> None:
+    queue = _queue(3)
+    segment = json.loads(queue["segment-0-0"])
+    segment["items"][1]["at"] = strange
+    _check_items(tmp_path, queue | {"segment-0-0": json.dumps(segment)}, ["0", "2"], "enqueued_at")
+
+
+@pytest.mark.parametrize("strange", [1, True, {"a": 1}, [1]])
+def test_a_payload_that_is_no_text_costs_one_item(tmp_path: Path, strange: Any) -> None:
+    queue = _queue(3)
+    segment = json.loads(queue["segment-0-0"])
+    segment["items"][1]["item"] = strange
+    _check_items(tmp_path, queue | {"segment-0-0": json.dumps(segment)}, ["0", "2"], "item")
+
+
+def _check_items(tmp_path: Path, queue: dict[str, str], expected: list[str], column: str) -> None:
+    file = _written(tmp_path, good=_queue(2), bad=queue)
+    items = read(file, "items")
+    assert [row["item"] for row in items if row["queue"] == "bad"] == expected
+    assert len([row for row in items if row["queue"] == "good"]) == 2
+    [problem] = read(file, "problems")
+    assert (problem["actor_id"], problem["state_key"], problem["problem"]) == ("bad", "segment-0-0", "broken")
+    assert f": {column} is " in problem["detail"]
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+@pytest.mark.parametrize(
+    ("table", "key", "change"),
+    [
+        ("locks", "lock-1", lambda value, strange: value | {"created_at": strange}),
+        ("instances", "instance", lambda value, strange: value | {"events": strange}),
+        ("instances", "instance", lambda value, strange: value | {"created_at": strange}),
+        ("idempotency", "record", lambda value, strange: value | {"attempts": strange}),
+        ("idempotency", "record", lambda value, strange: value | {"updated_at": strange}),
+        ("history", "history-0-1-0", lambda value, strange: [value[0] | {"timestamp": strange}]),
+        (
+            "dead_letters",
+            "segment-0-0",
+            lambda value, strange: {"items": [*value["items"][:-1], _dead(value["items"][-1], strange)]},
+        ),
+    ],
+)
+def test_wrong_types_in_each_table(
+    tmp_path: Path, table: str, key: str, change: Callable[[Any, Any], Any], strange: Any
+) -> None:
+    values = _everything()
+    [whole] = [whole for whole in values if whole.startswith("shop||") and whole.endswith(f"||bad||{key}")]
+    write(tmp_path / "state.db", values)
+    before = read(tmp_path / "state.db", table)
+    assert read(tmp_path / "state.db", "problems") == []
+    write(tmp_path / "state.db", {whole: json.dumps(change(json.loads(values[whole]), strange))})
+    after = read(tmp_path / "state.db", table)
+    assert len(after) == len(before) - 1
+    assert all(row in before for row in after)
+    problems = read(tmp_path / "state.db", "problems")
+    assert {(row["actor_id"], row["state_key"], row["problem"]) for row in problems} == {("bad", key, "broken")}
+    assert all(row["detail"] for row in problems)
+
+
+def _dead(entry: dict[str, Any], strange: Any) -> dict[str, Any]:
+    return entry | {"origin": entry["origin"] | {"dead_lettered_at": strange}}
+
+
+@pytest.mark.parametrize(
+    "torn", ["{", "[]", "7", '{"items_with_priority": 1}', '{"taken": [[1]]}', "[[[[", b"\xff\xfe"]
+)
+def test_one_lock_or_group_hides_no_other(tmp_path: Path, torn: str | bytes) -> None:
+    """Of 8 items, 2 are in each of three locks, 1 was given back, and 1 was never taken."""
+    queue = DrivenQueue("bad", max_locks=5)
+    queue.push(*range(8))
+    for _ in range(3):
+        queue.lock(count=2, ttl_seconds=300)
+    [back] = [queue.lock(count=1, ttl_seconds=300)]
+    queue.call("Abandon", {"lock_id": back["lock_id"], "delay_seconds": 300})
+    whole = {key: value.decode() for key, value in queue.store.items()}
+    assert {"lock-1", "lock-2", "returned-0"} <= whole.keys()
+    for key, locked, delayed in (("lock-1", 4, 1), ("returned-0", 6, 0)):
+        folder = tmp_path / key
+        folder.mkdir()
+        file = _written(folder, good=_queue(2), bad=whole | {key: torn})
+        [row] = [row for row in read(file, "queues") if row["queue"] == "bad"]
+        assert (row["locked"], row["delayed"]) == (locked, delayed)
+        states = [row["state"] for row in read(file, "items") if row["queue"] == "bad"]
+        assert (states.count("locked"), states.count("delayed"), states.count("waiting")) == (locked, delayed, 1)
+        assert len(read(file, "locks")) == locked // 2
+        problems = read(file, "problems")
+        assert {(row["actor_id"], row["state_key"], row["problem"]) for row in problems} == {("bad", key, "broken")}
+        # What is overdue means to look at all of them.
+        [later] = [row for row in read(file, "queues", at=MORNING + 1000) if row["queue"] == "bad"]
+        assert later["locked"] == 0
+        assert later["waiting"] == 8 - (2 if key == "lock-1" else 1)
+
+
+def test_a_row_that_is_no_text_at_all(tmp_path: Path) -> None:
+    file = _written(tmp_path, good=_queue(2), bad=_queue(2) | {"segment-0-0": b"\xff\xfe{"})
+    assert {row["queue"] for row in read(file, "items")} == {"good"}
+    assert [(row["actor_id"], row["state_key"]) for row in read(file, "problems")] == [("bad", "segment-0-0")]
+
+
+def test_actors_of_another_type_are_told_of_as_such(tmp_path: Path) -> None:
+    values = {key.replace("PushPopActor", "Orders"): value for key, value in _of(bad=_queue(3)).items()}
+    values["shop||Orders||bad||segment-0-0"] = "{"
+    write(tmp_path / "state.db", values)
+    foreign = read(tmp_path / "state.db", "problems")
+    assert [(row["actor_type"], row["problem"], row["count"]) for row in foreign] == [
+        ("Orders", "foreign", len(values))
+    ]
+    own = read(tmp_path / "state.db", "problems", actor_type="Orders")
+    assert [(row["actor_type"], row["state_key"], row["problem"]) for row in own] == [
+        ("Orders", "segment-0-0", "broken")
+    ]
+
+
+def test_problems_keep_no_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.spark import batches
+
+    kept: list[int] = []
+
+    class Watched(batches.Block):
+        def add(self, length: int, own: dict[int, list[Any]], same: dict[int, Any]) -> None:
+            super().add(length, own, same)
+            kept.append(self.length)
+
+    monkeypatch.setattr("holdfast.spark.tables.Block", Watched)
+    file = _written(tmp_path, **{f"q-{number}": _queue(100) for number in range(40)})
+    assert read(file, "problems") == []
+    assert sum(kept) >= 4000
+    # No more than a page of rows has.
+    assert max(kept) <= 3200
+
+
+def _queue(items: int) -> dict[str, str | bytes]:
+    queue = DrivenQueue("x")
+    queue.push(*range(items))
+    return {key: value.decode() for key, value in queue.store.items()}
+
+
+def _of(**queues: dict[str, Any]) -> dict[str, Any]:
+    return {f"{QUEUE}{name}||{key}": value for name, queue in queues.items() for key, value in queue.items()}
+
+
+def _written(folder: Path, **queues: dict[str, Any]) -> Path:
+    write(folder / "state.db", _of(**queues))
+    return folder / "state.db"
+
+
+def _everything() -> dict[str, str]:
+    """Two of each kind: ``good`` and ``bad``."""
+    values: dict[str, str] = {}
+    for name in ("good", "bad"):
+        queue = DrivenQueue(name, max_locks=5)
+        queue.push(*range(4))
+        queue.lock(count=1, ttl_seconds=300)
+        queue.lock(count=1, ttl_seconds=300)
+        stored = {key: json.loads(value) for key, value in queue.store.items()}
+        for entry in stored["segment-0-0"]["items"]:
+            entry["origin"] = _ORIGIN
+        values |= {f"{QUEUE}{name}||{key}": json.dumps(value) for key, value in stored.items()}
+        instance = f"shop||OrchestrationActor||{name}||"
+        values[f"{instance}instance"] = json.dumps(_HEAD)
+        values[f"{instance}history-0-1-0"] = json.dumps([_EVENT])
+        record = f"shop||IdempotencyActor||{name}||"
+        values[f"{record}record"] = json.dumps(_RECORD)
+        values[f"{record}key"] = json.dumps({"tenant": "default", "key": name})
+    return values
+
+
+_ORIGIN = {
+    "reason": "rejected",
+    "attempts": 1,
+    "last_error": None,
+    "original_queue": "orders",
+    "original_partition": 0,
+    "original_id": "0-0-0-0",
+    "idempotency_key": None,
+    "dead_lettered_at": MORNING,
+}
+_HEAD = {
+    "format": FORMAT,
+    "status": "RUNNING",
+    "name": "written",
+    "version": "",
+    "execution_id": 1,
+    "created_at": MORNING,
+    "updated_at": MORNING,
+    "ended_at": None,
+    "parent": None,
+    "events": 1,
+    "segments": 1,
+    "life": 0,
+    "earlier": [],
+}
+_EVENT = {
+    "type": "TimerCreated",
+    "seq": 1,
+    "execution_id": 1,
+    "timestamp": MORNING,
+    "fire_at": MORNING,
+}
+_RECORD = {"status": "SUCCESS", "owner": "o", "attempts": 1, "updated_at": MORNING, "expires_at": MORNING + 1000}
