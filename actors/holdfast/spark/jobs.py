@@ -33,9 +33,8 @@ class Jobs(ThreadPoolExecutor):
         self._begun: set[Future[object]] = set()
         # Spark Connect has no context; elsewhere, interruptTag of Spark 4.3.0 does not find what is being written.
         context = getattr(spark, "sparkContext", None)
-        tag, self._interrupt = (
-            (spark.addTag, spark.interruptTag) if context is None else (context.addJobTag, context.cancelJobsWithTag)
-        )
+        tag = spark.addTag if context is None else context.addJobTag
+        self._interrupt: Callable[[str], object] = spark.interruptTag if context is None else context.cancelJobsWithTag
         # Tags belong to a thread.
         super().__init__(_AT_ONCE, "holdfast-snapshot", initializer=tag, initargs=(self._tag,))
 
