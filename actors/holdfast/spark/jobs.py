@@ -33,7 +33,7 @@ class Jobs(ThreadPoolExecutor):
         self._begun: set[Future[object]] = set()
         # Spark Connect has no context; elsewhere, interruptTag of Spark 4.3.0 does not find what is being written.
         context = getattr(spark, "sparkContext", None)
-        tag: Callable[[str], object] = spark.addTag if context is None else context.addJobTag
+        tag = spark.addTag if context is None else context.addJobTag
         self._interrupt: Callable[[str], object] = spark.interruptTag if context is None else context.cancelJobsWithTag
         # Tags belong to a thread.
         super().__init__(_AT_ONCE, "holdfast-snapshot", initializer=tag, initargs=(self._tag,))
