@@ -10,11 +10,11 @@ from holdfast.gateway.configuration import Configuration
 from holdfast.gateway.dead_letters import DeadLetters
 from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.pushes import Pushes
-from holdfast.gateway.refusals import accepted
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.pushpop.items import partition_of
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 

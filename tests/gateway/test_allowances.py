@@ -11,9 +11,9 @@ from gateway.stage import on_stage
 from holdfast.errors import Capacity, InvalidRequest, Unavailable
 from holdfast.gateway.allowances import AGAIN_SECONDS, FRESH_SECONDS, LISTED_WITHIN, STALE_SECONDS, Allowances
 from holdfast.gateway.quotas import Quota, Quotas
-from holdfast.gateway.refusals import accepted
 from holdfast.identity import partition_id, qualify
 from holdfast.pushpop.index import shard_of
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from gateway.stage import QUEUE, Stage, by_partition, on_stage
 from holdfast import errors
 from holdfast.gateway.partitions import COMPLETE_SECONDS
-from holdfast.gateway.refusals import accepted
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump
 
 

@@ -14,13 +14,13 @@ from holdfast.gateway.configuration import Configuration
 from holdfast.gateway.dead_letters import DeadLetters
 from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.pushes import Pushes
-from holdfast.gateway.refusals import accepted
 from holdfast.gateway.server import OWN_ACTORS
 from holdfast.identity import qualify
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import REGISTER, TENANT_INDEX_TYPE
 from holdfast.pushpop.doorbell import DOORBELL_TYPE
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 from holdfast.worker.beside import BesideServer

@@ -18,10 +18,10 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from holdfast.errors import HoldfastError
 from holdfast.gateway import views
-from holdfast.gateway.refusals import accepted
 from holdfast.identity import DEFAULT_TENANT, partition_id, qualify
 from holdfast.pushpop.index import SHARDS, list_shard, shards_of
 from holdfast.pushpop.interface import ACTOR_TYPE
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:

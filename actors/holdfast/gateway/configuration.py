@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
 from holdfast.gateway.pushes import refuse_elsewhere, with_elsewhere
-from holdfast.gateway.refusals import accepted
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:

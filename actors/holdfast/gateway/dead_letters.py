@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.gateway.refusals import accepted
 from holdfast.identity import beside, split_partition, split_tenant
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:

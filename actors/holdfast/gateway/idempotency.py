@@ -8,10 +8,10 @@ from holdfast.errors import Forbidden, InvalidRequest
 from holdfast.gateway import idempotency_documents as documents
 from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Endpoint
-from holdfast.gateway.refusals import accepted
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.idempotency.requests import MAX_KEY
 from holdfast.identity import OWN_TENANT
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from holdfast.gateway import orchestration_documents as documents
 from holdfast.gateway.callers import Role
 from holdfast.gateway.endpoints import Accepted, Endpoint
 from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
-from holdfast.gateway.refusals import accepted
 from holdfast.identity import check_id, qualify
 from holdfast.orchestration.actor import waiting_for
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shards_of
@@ -23,6 +22,7 @@ from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.replies import iso
 from holdfast.pushpop.requests import Request
 from holdfast.runtime.gather import Gatherer
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import errors
 from holdfast.gateway.loads import Loads
-from holdfast.gateway.refusals import accepted, is_refusal
 from holdfast.identity import partition_id
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.pushpop.items import partition_of, partition_of_lock
 from holdfast.runtime.gather import Gatherer
+from holdfast.runtime.refusals import accepted, is_refusal
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:

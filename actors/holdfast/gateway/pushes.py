@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import errors
 from holdfast.gateway.partitions import together
-from holdfast.gateway.refusals import is_refusal
 from holdfast.pushpop import requests
+from holdfast.runtime.refusals import is_refusal
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:

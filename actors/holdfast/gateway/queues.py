@@ -20,7 +20,6 @@ from holdfast.gateway.partitions import Partitions
 from holdfast.gateway.polling import Poller
 from holdfast.gateway.pushes import Pushes, refuse_elsewhere, refuse_other_tenants
 from holdfast.gateway.quotas import NO_QUOTAS
-from holdfast.gateway.refusals import accepted
 from holdfast.identity import beside, check_queue_id, qualify
 from holdfast.pushpop import requests
 from holdfast.pushpop.config import missing_for_activities
@@ -28,6 +27,7 @@ from holdfast.pushpop.core import DEFAULT_TTL, MAX_POP
 from holdfast.pushpop.doorbell import Doorbell
 from holdfast.pushpop.index import list_queues
 from holdfast.pushpop.items import partition_of, partition_of_lock
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:

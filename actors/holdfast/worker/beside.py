@@ -6,7 +6,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from holdfast.gateway.refusals import accepted
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.identity import qualify
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
@@ -15,6 +14,7 @@ from holdfast.pushpop.config import missing_for_activities
 from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.interface import ACTOR_TYPE
 from holdfast.runtime.gather import Gatherer
+from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump, load
 from holdfast.worker.bench import batch_of
 
