@@ -9,7 +9,8 @@ from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.idempotency.record import DEFAULT_RETENTION
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
+from holdfast.runtime.simulated import SimulatedHost
+from unit.stages import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -46,18 +47,7 @@ class Stage:
 
 
 def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    async def run() -> None:
-        stage = Stage()
-        await stage.start()
-        try:
-            await body(stage)
-        finally:
-            await stage.host.stop()
-
-    def test() -> None:
-        VirtualTimeLoop.run(run())
-
-    return test
+    return staged(Stage, body)
 
 
 @on_stage

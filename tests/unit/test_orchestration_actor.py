@@ -20,9 +20,10 @@ from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
+from holdfast.runtime.simulated import Faults, SimulatedHost
 from holdfast.worker.beside import BesideServer
 from holdfast.worker.worker import Worker
+from unit.stages import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -124,19 +125,7 @@ class Stage:
 
 
 def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    async def run() -> None:
-        stage = Stage()
-        await stage.start()
-        try:
-            await body(stage)
-        finally:
-            await stage.host.stop()
-
-    def test() -> None:
-        VirtualTimeLoop.run(run())
-
-    test.__doc__ = body.__doc__
-    return test
+    return staged(Stage, body)
 
 
 @on_stage

@@ -15,8 +15,9 @@ from holdfast.pushpop.core import MAX_PRIORITIES
 from holdfast.pushpop.doorbell import Doorbell, DoorbellActor, Listening
 from holdfast.pushpop.index import INDEX_TYPE, QueueIndexActor, shard_of
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
+from holdfast.runtime.simulated import Faults, SimulatedHost
 from holdfast.runtime.work import Turn
+from unit.stages import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -54,21 +55,7 @@ class Stage:
 
 
 def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Makes a coroutine a test on a host of its own, on a clock that jumps."""
-
-    async def run() -> None:
-        stage = Stage()
-        await stage.start()
-        try:
-            await body(stage)
-        finally:
-            await stage.host.stop()
-
-    def test() -> None:
-        VirtualTimeLoop.run(run())
-
-    test.__doc__ = body.__doc__
-    return test
+    return staged(Stage, body)
 
 
 @on_stage
