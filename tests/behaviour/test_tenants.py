@@ -250,7 +250,7 @@ def _named(instance_id: str) -> bytes:
 async def test_an_orchestration_stays_in_its_tenant_with_all_it_starts(server: Server) -> None:
     us, them = two(server)
     run = await Run(us).begin("parent", "everything")
-    await run.child.waits_for("EventSubscribed")
+    await eventually(run.child.is_found)
     assert (await run.child.status())["parent"]["instance_id"] == run.id
     (await Run(them).child.get("")).refused(404, "NOT_FOUND")
     (await Run(server).child.get("")).refused(404, "NOT_FOUND")
@@ -262,6 +262,7 @@ async def test_an_orchestration_stays_in_its_tenant_with_all_it_starts(server: S
     assert (await Queue(them, "activities").stats())["counters"]["pushed"] == 0
     detached = await Run(us, "detached").begin("starter", "echo")
     await detached.output()
+    await eventually(detached.child.is_found)
     assert (await detached.child.ended())["status"] == "COMPLETED"
     (await Run(server, "detached").child.get("")).refused(404, "NOT_FOUND")
 
