@@ -12,6 +12,7 @@ from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor, ring
 from holdfast.pushpop.index import INDEX_TYPE, QueueIndexActor
+from holdfast.runtime.errands import Errands
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
 
@@ -98,7 +99,10 @@ def test_the_time_from_pop_to_acknowledgement_is_measured_once_it_is_saved() -> 
 def test_a_doorbell_that_rings_is_counted() -> None:
     async def body() -> None:
         async with Stage() as stage:
-            await ring(stage.host.client, "bell", "orders")
+            ring(stage.host.client, Errands("a queue"), "bell", "orders")
+            async with asyncio.timeout(10):
+                while not stage.value("holdfast_doorbells_rung_total"):
+                    await asyncio.sleep(0)
             assert stage.value("holdfast_doorbells_rung_total") == 1
 
     run(body())

@@ -84,7 +84,7 @@ class Orchestrations:
 
     def __init__(self, client: HostClient) -> None:
         self._client = client
-        self._gatherer = Gatherer(client, ORCHESTRATION_TYPE)
+        self._gatherer = Gatherer.of(client, ORCHESTRATION_TYPE)
         self._doorbell = Doorbell(client)
         self._stopping = False
 
@@ -153,6 +153,9 @@ class Orchestrations:
                         await asyncio.wait({waiting, gone}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                     finally:
                         waiting.cancel()
+                    if rung.news is not None:
+                        ended: Answer = load(rung.news)
+                        return ended
         finally:
             gone.cancel()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dapr.actor import Remindable
@@ -21,13 +20,13 @@ from holdfast.identity import split_instance_actor
 from holdfast.orchestration import answers, requests
 from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
 from holdfast.orchestration.effects import RunActivity, StartSubOrchestration
-from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shard_of
 from holdfast.orchestration.instance import Instance, Verdict
 from holdfast.orchestration.interface import (
     ORCHESTRATION_TYPE,
     OrchestrationActorInterface,
     OrchestrationServiceInterface,
 )
+from holdfast.orchestration.listing import Listing, confirm
 from holdfast.orchestration.messages import ActivityOutcome, Outcome, Start
 from holdfast.orchestration.outbox import Outbox
 from holdfast.orchestration.tenants import Tenants
@@ -104,7 +103,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def Awaited(self, data: Answer) -> Answer:
         return await self._one("Awaited", data)
 
-    async def Listed(self, data: Answer | None = None) -> Answer:
+    async def Listed(self, data: Answer) -> Answer:
         return await self._one("Listed", data)
 
     async def Sent(self, data: Answer) -> Answer:
@@ -140,9 +139,11 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 # With the next write, or when nothing is written but the reminder came to see to it.
                 chronicle.cross_off()
                 chronicle.sweep()
+                chronicle.keep_listed()
                 changes |= chronicle.changes()
             for key, value in changes.items():
                 turn.put(key, value)
+            news = await self._news(turn, chronicle)
             turn.wake_at(self._next_deadline(chronicle))
             await turn.save()
             chronicle.saved()
@@ -150,7 +151,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             turn.evict(*(key for key in turn.known() if key.startswith(_PASSING)))
             if self.always_replay or chronicle.ended:
                 state.forget_instance()
-        self._run_errands(chronicle)
+        self._run_errands(chronicle, news)
         return replies
 
     async def _answer(self, turn: Turn, state: _State, method: str, data: Any) -> Answer:
@@ -206,19 +207,26 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return {"success": True}
 
     async def _listed(self, turn: Turn, state: _State, data: Any) -> Answer:
-        state.chronicle.mark_listed(requests.ListedRequest.parse(data).status)
+        state.chronicle.listed = requests.ListedRequest.parse(data).status
+        state.chronicle.keep_listed()
         return {"success": True}
 
     async def _crossed_off(self, turn: Turn, state: _State, data: Any) -> Answer:
         state.chronicle.sent(requests.SentRequest.parse(data).number)
         return {"success": True}
 
+    async def _news(self, turn: Turn, chronicle: Chronicle) -> str | None:
+        """What those are told who wait for the end, so that they need not ask."""
+        if not (self._doorbells and chronicle.ended):
+            return None
+        return dump(answers.status(chronicle, *await turn.load_all(INPUT, ENDING, CUSTOM_STATUS))).decode()
+
     def _next_deadline(self, chronicle: Chronicle) -> float | None:
         now = self.now()
         moments = [] if chronicle.next_moment is None else [chronicle.next_moment]
         if chronicle.has_garbage:
             moments.append(now)
-        if chronicle.to_be_listed:
+        if chronicle.to_be_listed or chronicle.listed_in_vain:
             moments.append(now + RESEND_SECONDS)
         # What is being sent now, or was and is not crossed off yet, is looked at again when it may have been lost.
         moments += [box.send_at if box.send_at > now else now + RESEND_SECONDS for box in chronicle.outbox.values()]
@@ -226,11 +234,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     # After a turn
 
-    def _run_errands(self, chronicle: Chronicle) -> None:
+    def _run_errands(self, chronicle: Chronicle, news: str | None) -> None:
         if chronicle.ended or not chronicle.exists:
             for doorbell in self._doorbells:
-                name = waiting_for(self.id.id)
-                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, name))
+                ring(self.host, self._errands, doorbell, waiting_for(self.id.id), news)
             self._doorbells.clear()
         if chronicle.next_box(self.now()) is not None:
             self._errands.start("sending", self._send)
@@ -239,7 +246,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _send(self) -> None:
         while True:
-            state: _State | None = self.work.derived.get("state")
+            state = self._in_memory()
             number = None if state is None else state.chronicle.next_box(self.now())
             if state is None or number is None:
                 return
@@ -255,20 +262,20 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 await self._call_myself("Sent", {"number": number})
 
     async def _list(self) -> None:
-        state: _State | None = self.work.derived.get("state")
-        if state is None:
-            return
-        chronicle = state.chronicle
-        status = chronicle.status.value if chronicle.exists else None
-        entry: Answer | None = None
-        if status is not None:
-            rank = [chronicle.created_at, chronicle.execution_id, chronicle.events]
-            entry = {"name": chronicle.name, "status": status, "at": chronicle.created_at, "rank": rank}
         await Tenants.of(self.host).note(self._tenant)
-        shard = shard_of(self._instance_id, self._tenant)
-        note = {"instance_id": self._instance_id, "entry": entry}
-        await self.host.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(note))
-        await self._call_myself("Listed", {"status": status})
+        state = self._in_memory()
+        if state is None or not state.chronicle.to_be_listed:
+            return
+        entry = await Listing.of(self.host).note(self._tenant, self._instance_id, lambda: state.chronicle.entry)
+        if state.restored:
+            # At once: should this leave memory before its next write, the index would be told yet again.
+            await confirm(self.host, self.id.id, entry)
+        else:
+            state.chronicle.listed = None if entry is None else entry["status"]
+
+    def _in_memory(self) -> _State | None:
+        state: _State | None = self.work.derived.get("state")
+        return state
 
     async def _call_myself(self, method: str, data: Answer) -> None:
         await self.host.invoke_method(ORCHESTRATION_TYPE, self.id.id, method, dump(data))
@@ -277,8 +284,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 class _State:
     """What is in memory of an instance: what is saved of it, and its code, where it waits."""
 
-    def __init__(self, actor: OrchestrationActor, chronicle: Chronicle) -> None:
+    def __init__(self, actor: OrchestrationActor, chronicle: Chronicle, *, restored: bool) -> None:
         self.chronicle = chronicle
+        #: Whether something was saved of it before it came into memory.
+        self.restored = restored
         self._registry = actor.registry
         self._now = actor.now
         self._meters = actor.host.meters
@@ -292,7 +301,7 @@ class _State:
         if state is None:
             head = await turn.load(HEAD)
             chronicle = await turn.drive(Chronicle.restore(actor._instance_id, head))
-            state = actor.work.derived["state"] = cls(actor, chronicle)
+            state = actor.work.derived["state"] = cls(actor, chronicle, restored=head is not None)
             turn.owes(actor._next_deadline(chronicle))
         return state
 

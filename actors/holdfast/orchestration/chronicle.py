@@ -84,8 +84,11 @@ class Chronicle:
         self.arrived: set[int] = set()
         #: What tells it from another that had its id before.
         self.seed: str | None = None
-        #: What the index of instances knows: a status, or nothing.
+        #: What the index of instances knows: a status, or nothing. It is saved with the next write.
         self.listed: str | None = None
+        self._saved_listed: str | None = None
+        #: What the index is to know: nothing that is not saved.
+        self.entry: dict[str, Any] | None = None
         self._next_box = 0
         #: Boxes from here on are not saved yet, and must not be sent.
         self._unsaved_from = 0
@@ -113,6 +116,11 @@ class Chronicle:
     @property
     def to_be_listed(self) -> bool:
         return self.listed != (self.status.value if self.exists else None)
+
+    @property
+    def listed_in_vain(self) -> bool:
+        """Whether the index would be told once more, should this leave memory now."""
+        return self.listed != self._saved_listed
 
     @property
     def has_garbage(self) -> bool:
@@ -145,6 +153,7 @@ class Chronicle:
     def saved(self) -> None:
         """What was changed so far is in the store."""
         self._unsaved_from = self._next_box
+        self.entry = self._entry()
 
     def next_box(self, now: float) -> int | None:
         """The next to be sent. A child that is not started yet is not cancelled before it is."""
@@ -173,9 +182,9 @@ class Chronicle:
         for number in list(self.arrived):
             self.sent(number)
 
-    def mark_listed(self, status: str | None) -> None:
-        self._dirty = self._dirty or self.listed != status
-        self.listed = status
+    def keep_listed(self) -> None:
+        """What the index knows is saved, too."""
+        self._dirty = self._dirty or self.listed_in_vain
 
     def deleted(self, now: float) -> Chronicle:
         """What is left when all of it is forgotten: what others have to be told, and a history that goes later."""
@@ -188,7 +197,7 @@ class Chronicle:
             if not box.effects:
                 self.sent(number)
         left = Chronicle(self.instance_id)
-        left.listed = self.listed
+        left.listed, left._saved_listed = self.listed, self._saved_listed
         left.outbox = self.outbox
         left._next_box, left._unsaved_from = self._next_box, self._unsaved_from
         left._life = self._life + 1
@@ -219,6 +228,7 @@ class Chronicle:
         changed, self._changed = self._changed, {}
         if changed or self._dirty:
             changed[HEAD] = self._head()
+            self._saved_listed = self.listed
         self._dirty = False
         return changed
 
@@ -325,6 +335,12 @@ class Chronicle:
         stored: list[dict[str, Any]] = segment
         return stored
 
+    def _entry(self) -> dict[str, Any] | None:
+        if not self.exists:
+            return None
+        rank = [self.created_at, self.execution_id, self.events]
+        return {"name": self.name, "status": self.status.value, "at": self.created_at, "rank": rank}
+
     # What is saved
 
     def _head(self) -> dict[str, Any] | None:
@@ -366,13 +382,14 @@ class Chronicle:
         chronicle.parent = None if head["parent"] is None else Parent(**head["parent"])
         chronicle.next_moment = head["next_moment"]
         chronicle.listed, chronicle.seed = head["listed"], head["seed"]
+        chronicle._saved_listed = chronicle.listed
         chronicle._segments, chronicle._tail_size = head["segments"], head["tail_size"]
         chronicle._tail = None if chronicle._segments else []
         chronicle._life = head["life"]
         chronicle._earlier = {execution: (segments, events) for execution, segments, events in head["earlier"]}
         chronicle._garbage = [tuple(entry) for entry in head["garbage"]]
         first, chronicle._next_box = head["outbox"]
-        chronicle._unsaved_from = chronicle._next_box
+        chronicle.saved()
         boxes = range(first, chronicle._next_box)
         keys = (CUSTOM_STATUS, *(_box_key(number) for number in boxes))
         chronicle._custom_status, *stored = yield keys

@@ -27,6 +27,8 @@ SHARDS = 16
 PAGE = 200
 # Pages that are looked through for one answer.
 PAGES_AT_ONCE = 20
+# Instances that one call tells of.
+MOST_NOTES = 200
 
 Entry = list[Any]
 
@@ -43,7 +45,7 @@ def shards_of(tenant: str) -> list[str]:
 class InstanceIndexInterface(ActorInterface):
     @abstractmethod
     async def Note(self, data: dict[str, Any]) -> None:
-        """``{instance_id, entry: {name, status, at}}``; without an entry it is forgotten."""
+        """``{notes: [{instance_id, entry: {name, status, at, rank}}]}``; without an entry one is forgotten."""
 
     @abstractmethod
     async def List(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -58,12 +60,16 @@ class NotedEntry(Request):
     rank: Annotated[list[float], Field(default_factory=list)]
 
 
-class Note(Request):
+class NoteRequest(Request):
     instance_id: str
     entry: NotedEntry | None = None
 
 
-class List(Request):
+class NotesRequest(Request):
+    notes: Annotated[list[NoteRequest], Field(max_length=MOST_NOTES)]
+
+
+class ListRequest(Request):
     after: str = ""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     status: str | None = None
@@ -74,43 +80,48 @@ class InstanceIndexActor(DurableActor, InstanceIndexInterface):
     """A tenant's instances in one shard. The directory has, for each page, its first id and its number."""
 
     async def Note(self, data: dict[str, Any]) -> None:
-        note = Note.parse(data)
-        check_id(note.instance_id, "instance id")
+        notes = NotesRequest.parse(data).notes
+        for note in notes:
+            check_id(note.instance_id, "instance id")
         async with self.work.turn() as turn:
-            directory, fresh = await self._directory(turn)
-            if not directory:
-                if note.entry is None:
-                    return
-                directory.append(["", fresh])
-                turn.put("directory", {"pages": directory, "next": fresh + 1})
-            place = max(0, bisect_right([first for first, _ in directory], note.instance_id) - 1)
-            number = directory[place][1]
-            entries: list[Entry] = await turn.load(_key(number)) or []
-            page = [entry for entry in entries if entry[0] != note.instance_id]
-            if note.entry is not None:
-                known = next((entry for entry in entries if entry[0] == note.instance_id), None)
-                if known is not None and known[4] > note.entry.rank:
-                    return
-                entry = note.entry
-                insort(page, [note.instance_id, entry.name, entry.status, entry.at, entry.rank])
-            if len(page) > PAGE:
-                fresh = (await turn.load("directory"))["next"]
-                directory.insert(place + 1, [page[PAGE // 2][0], fresh])
-                turn.put(_key(fresh), page[PAGE // 2 :])
-                turn.put("directory", {"pages": directory, "next": fresh + 1})
-                page = page[: PAGE // 2]
-            if page or place == 0:
-                turn.put(_key(number), page)
-            else:
-                del directory[place]
-                turn.delete(_key(number))
-                turn.put("directory", {"pages": directory, "next": fresh})
+            for note in notes:
+                await self._note(turn, note)
             await turn.save()
             # Only what is asked for is in memory, however many instances there are.
             turn.evict(*(key for key in turn.known() if key.startswith("page-")))
 
+    async def _note(self, turn: Turn, note: NoteRequest) -> None:
+        directory, fresh = await self._directory(turn)
+        if not directory:
+            if note.entry is None:
+                return
+            directory.append(["", fresh])
+            fresh += 1
+            turn.put("directory", {"pages": directory, "next": fresh})
+        place = max(0, bisect_right([first for first, _ in directory], note.instance_id) - 1)
+        number = directory[place][1]
+        entries: list[Entry] = await turn.load(_key(number)) or []
+        page = [entry for entry in entries if entry[0] != note.instance_id]
+        if note.entry is not None:
+            known = next((entry for entry in entries if entry[0] == note.instance_id), None)
+            if known is not None and known[4] > note.entry.rank:
+                return
+            entry = note.entry
+            insort(page, [note.instance_id, entry.name, entry.status, entry.at, entry.rank])
+        if len(page) > PAGE:
+            directory.insert(place + 1, [page[PAGE // 2][0], fresh])
+            turn.put(_key(fresh), page[PAGE // 2 :])
+            turn.put("directory", {"pages": directory, "next": fresh + 1})
+            page = page[: PAGE // 2]
+        if page or place == 0:
+            turn.put(_key(number), page)
+        else:
+            del directory[place]
+            turn.delete(_key(number))
+            turn.put("directory", {"pages": directory, "next": fresh})
+
     async def List(self, data: dict[str, Any]) -> dict[str, Any]:
-        wanted = List.parse(data)
+        wanted = ListRequest.parse(data)
         async with self.work.turn() as turn:
             directory, _ = await self._directory(turn)
             first = max(0, bisect_right([first for first, _ in directory], wanted.after) - 1)

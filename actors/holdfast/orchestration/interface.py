@@ -62,7 +62,7 @@ class OrchestrationServiceInterface(ActorInterface):
         """``{execution_id, scheduled_seq}``: whether anybody still waits for this activity."""
 
     @abstractmethod
-    async def Listed(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def Listed(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{status}``: what the index of instances knows."""
 
     @abstractmethod

@@ -16,7 +16,8 @@ from holdfast.orchestration.effects import CancelSubOrchestration, RunActivity, 
 from holdfast.orchestration.failures import Failure
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.pushpop.interface import ACTOR_TYPE as QUEUE_TYPE
-from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.gather import Gatherer
+from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
@@ -163,6 +164,4 @@ class Outbox:
             raise Unavailable(f"{effect.parent.instance_id} refuses what it waits for: {answer.get('message')}")
 
     async def _call(self, actor_type: str, name: str, method: str, data: Any) -> Answer:
-        address = qualify(self._tenant, name)
-        answer: Answer = load(await self._host.invoke_method(actor_type, address, method, dump(data)))
-        return answer
+        return await Gatherer.of(self._host, actor_type).call(qualify(self._tenant, name), method, dump(data))

@@ -140,7 +140,7 @@ class SentRequest(Request):
 
 
 class ListedRequest(Request):
-    status: str | None = None
+    status: str | None
 
 
 def payload(value: Any, what: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dapr.actor import Remindable
@@ -176,7 +175,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     def _run_errands(self, queue: Queue, *, ring_all: bool) -> None:
         if self._doorbells and (queue.available or ring_all):
             for doorbell in self._doorbells:
-                self._errands.start(f"ringing {doorbell}", partial(ring, self.host, doorbell, self._qualified))
+                ring(self.host, self._errands, doorbell, self._qualified)
             self._doorbells.clear()
         if queue.stock.holdings.outbox:
             self._errands.start("transfer", self._transfer)

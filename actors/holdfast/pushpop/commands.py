@@ -102,7 +102,7 @@ def _pop_with_ack(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     except QueueLocked:
         _leave_doorbell(moment, request)
         raise
-    if not taken:
+    if not taken or request.stays:
         _leave_doorbell(moment, request)
     return replies.popped(_counted(moment, taken), queue.partition, lock)
 

@@ -2,7 +2,7 @@
 
 A server has one doorbell: an actor whose id placement puts into the server's own process. It is found by trying: of
 N processes, about one id in N is at home here. A queue remembers the doorbells of those who came for nothing, and
-rings them when there is something.
+rings them when there is something; one that hangs in the queue's own process is rung without a call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from dapr.actor import ActorInterface
 
@@ -20,6 +21,7 @@ from holdfast.runtime.work import DurableActor
 
 if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
+    from holdfast.runtime.errands import Errands
 
 DOORBELL_TYPE = "DoorbellActor"
 _TRIES = 50
@@ -28,7 +30,15 @@ _SURE_SECONDS = 1.0
 
 # This process: what a doorbell rings, and how one knows that it hangs here.
 _PROCESS = secrets.token_hex(8)
-_waiting: dict[str, set[asyncio.Event]] = {}
+_waiting: dict[str, set[Rung]] = {}
+_hanging_here: set[str] = set()
+
+
+class Rung(asyncio.Event):
+    """Set when what one listens for has happened."""
+
+    #: What came with it, as JSON.
+    news: str | None = None
 
 
 class DoorbellInterface(ActorInterface):
@@ -36,7 +46,8 @@ class DoorbellInterface(ActorInterface):
     async def Where(self) -> str: ...
 
     @abstractmethod
-    async def Ring(self, queue: str) -> None: ...
+    async def Ring(self, data: dict[str, Any]) -> None:
+        """``{what, news}``: what was listened for, and what is told with it."""
 
 
 class DoorbellActor(DurableActor, DoorbellInterface):
@@ -45,10 +56,8 @@ class DoorbellActor(DurableActor, DoorbellInterface):
     async def Where(self) -> str:
         return _PROCESS
 
-    async def Ring(self, queue: str) -> None:
-        self.host.meters.doorbells.inc()
-        for event in _waiting.get(queue, ()):
-            event.set()
+    async def Ring(self, data: dict[str, Any]) -> None:
+        _ring_here(self.host, data["what"], data["news"])
 
 
 class Doorbell:
@@ -72,6 +81,8 @@ class Doorbell:
                 # Whoever is away now would be away for the next tries too, and somebody waits for this.
                 return None
             self._sure_until = clock() + _SURE_SECONDS
+            if self._id is not None:
+                _hanging_here.add(self._id)
         return self._id
 
     async def _find(self) -> str | None:
@@ -88,13 +99,13 @@ class Doorbell:
 
 
 class Listening:
-    """``with Listening(queue) as rung``: an event that is set when the queue has something."""
+    """``with Listening(queue) as rung``: set when the queue has something."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
-        self._event = asyncio.Event()
+        self._event = Rung()
 
-    def __enter__(self) -> asyncio.Event:
+    def __enter__(self) -> Rung:
         _waiting.setdefault(self._queue, set()).add(self._event)
         return self._event
 
@@ -112,5 +123,21 @@ def wake_everyone() -> None:
             event.set()
 
 
-async def ring(client: HostClient, doorbell: str, queue: str) -> None:
-    await client.invoke_method(DOORBELL_TYPE, doorbell, "Ring", dump(queue))
+def ring(client: HostClient, errands: Errands, doorbell: str, what: str, news: str | None = None) -> None:
+    """At once where that can be done; else it is an errand of whoever rings."""
+    if doorbell in _hanging_here:
+        _ring_here(client, what, news)
+    else:
+        body = dump({"what": what, "news": news})
+        errands.start(f"ringing {doorbell}", partial(_call, client, doorbell, body))
+
+
+async def _call(client: HostClient, doorbell: str, body: bytes) -> None:
+    await client.invoke_method(DOORBELL_TYPE, doorbell, "Ring", body)
+
+
+def _ring_here(client: HostClient, what: str, news: str | None) -> None:
+    client.meters.doorbells.inc()
+    for rung in _waiting.get(what, ()):
+        rung.news = news
+        rung.set()

@@ -108,6 +108,8 @@ class PopWithAck(Pop):
     #: What the lock is known by, for those whose locks are to be given back together.
     mark: Annotated[str | None, Field(pattern="^[a-z]{1,16}$")] = None
     ttl_seconds: Annotated[int, Field(description="Taken as 1 to 300.")] = DEFAULT_TTL
+    #: Whether the doorbell is to be rung for what comes next, too, when there is something now.
+    stays: bool = False
 
 
 class Acknowledge(Request):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import orjson
 
@@ -43,6 +44,8 @@ class Gatherer:
     ``heard`` is told, before the callers are, what each reply says of its actor.
     """
 
+    _of: ClassVar[weakref.WeakKeyDictionary[HostClient, dict[str, Gatherer]]] = weakref.WeakKeyDictionary()
+
     def __init__(
         self, client: HostClient, actor_type: str, heard: Callable[[str, dict[str, Any]], None] = _heard_by_nobody
     ) -> None:
@@ -50,7 +53,17 @@ class Gatherer:
         self._actor_type = actor_type
         self._heard = heard
         self._waiting: dict[str, deque[_Call]] = {}
+        self._riders: dict[str, _Call] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def of(cls, client: HostClient, actor_type: str) -> Gatherer:
+        """The one that all share who call these actors from inside this process."""
+        gatherers = cls._of.setdefault(client, {})
+        if actor_type not in gatherers:
+            # The client keeps this, through the dictionary: held here, it would never go.
+            gatherers[actor_type] = cls(weakref.proxy(client), actor_type)
+        return gatherers[actor_type]
 
     async def call(self, actor_id: str, method: str, data: bytes = b"null") -> dict[str, Any]:
         """``data`` is JSON, already checked to be so: a broken call would break the others."""
@@ -67,10 +80,26 @@ class Gatherer:
             waiting.append(call)
         return await answer
 
+    def ride(self, actor_id: str, method: str, data: bytes) -> asyncio.Future[dict[str, Any]]:
+        """A call that costs no turn of its own: it goes with the next others for this actor, after them.
+
+        One for each actor. Whoever no longer wants it takes it :meth:`back`.
+        """
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._riders[actor_id] = _Call(method, data, answer)
+        return answer
+
+    def back(self, actor_id: str) -> bool:
+        """Takes the call back that waits for others; False when there is none, because it is under way."""
+        return self._riders.pop(actor_id, None) is not None
+
     async def _serve(self, actor_id: str, waiting: deque[_Call]) -> None:
         try:
             while waiting:
-                again = await self._send(actor_id, _take(waiting))
+                calls = _take(waiting)
+                if calls and (rider := self._riders.pop(actor_id, None)):
+                    calls.append(rider)
+                again = await self._send(actor_id, calls)
                 waiting.extendleft(reversed(again))
         finally:
             del self._waiting[actor_id]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
@@ -21,6 +20,7 @@ from holdfast.worker.bench import batch_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from holdfast.pushpop.doorbell import Rung
     from holdfast.runtime.contract import HostClient
     from holdfast.worker.bench import Batch, Job
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _WAIT_SECONDS = 10.0
 # What its locks are known by.
 _MARK = "beside"
+_NOTHING: dict[str, Any] = {"count": 0}
 
 
 class BesideServer:
@@ -37,9 +38,11 @@ class BesideServer:
         """``alone`` when there is no other process like this one: what one before it had locked is given back then."""
         self._alone = alone
         self._client = client
-        self._queues = Gatherer(client, ACTOR_TYPE)
-        self._instances = Gatherer(client, ORCHESTRATION_TYPE)
+        self._queues = Gatherer.of(client, ACTOR_TYPE)
+        self._instances = Gatherer.of(client, ORCHESTRATION_TYPE)
         self._doorbell = Doorbell(client)
+        #: The queues that had no more when they were asked last, and until when they are sure to ring.
+        self._listening: dict[str, float] = {}
 
     def tenants(self) -> AsyncIterator[str]:
         return Tenants.of(self._client).each(alone=self._alone)
@@ -53,16 +56,36 @@ class BesideServer:
         return int(config["max_deliveries"])
 
     async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> Batch | None:
-        with Listening(qualify(tenant, queue)) as rung:
-            body: dict[str, Any] = {"count": count, "ttl_seconds": lock_seconds}
-            body |= {"doorbell": await self._doorbell.hang(), "mark": _MARK if self._alone else None}
-            answer = await self._ask(tenant, queue, "PopWithAck", body)
-            if not answer["count"]:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_WAIT_SECONDS):
-                        await rung.wait()
-                return None
-        return batch_of(tenant, queue, answer)
+        address = qualify(tenant, queue)
+        clock = asyncio.get_running_loop().time
+        with Listening(address) as rung:
+            doorbell = await self._doorbell.hang()
+            body: dict[str, Any] = {"count": count, "ttl_seconds": lock_seconds, "doorbell": doorbell, "stays": True}
+            if self._alone:
+                body["mark"] = _MARK
+            until = self._listening.pop(address, 0.0)
+            if doorbell is None or until <= clock():
+                answer = await self._ask(tenant, queue, "PopWithAck", body)
+                until = clock() + _WAIT_SECONDS
+            else:
+                answer = await self._come_along(address, body, rung, until)
+            if doorbell is not None and not rung.is_set() and answer["count"] < count:
+                self._listening[address] = until
+        return batch_of(tenant, queue, answer) if answer["count"] else None
+
+    async def _come_along(self, queue: str, body: dict[str, Any], rung: Rung, until: float) -> dict[str, Any]:
+        """What the queue has after the next calls from this process, which bring most of what comes: without a turn
+        of its own. Or nothing, when the doorbell rings first, or time is up."""
+        riding = self._queues.ride(queue, "PopWithAck", dump(body))
+        waiting = asyncio.ensure_future(rung.wait())
+        left = until - asyncio.get_running_loop().time()
+        try:
+            both: set[asyncio.Future[Any]] = {riding, waiting}
+            await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            stayed = self._queues.back(queue)
+        return _NOTHING if stayed else accepted(await riding)
 
     async def extend(self, batch: Batch, seconds: int) -> None:
         body = {"lock_id": batch.lock_id, "additional_ttl_seconds": seconds}
