@@ -143,9 +143,10 @@ class Orchestrations:
                 while True:
                     rung.clear()
                     left = until - loop.time()
-                    doorbell = await self._doorbell.hang() if left > 0 else None
-                    answer = await self._ask(address, "Status", {"doorbell": doorbell})
-                    if answer["ended_at"] is not None or left <= 0 or gone.done() or self._stopping:
+                    if left <= 0 or gone.done() or self._stopping:
+                        return await self._ask(address, "Status", None)
+                    answer = await self._ask(address, "Wait", {"doorbell": await self._doorbell.hang()})
+                    if answer["ended_at"] is not None:
                         return answer
                     waiting = asyncio.ensure_future(rung.wait())
                     try:

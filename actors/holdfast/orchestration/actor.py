@@ -53,7 +53,9 @@ Answer = dict[str, Any]
 _WITHOUT_CODE_SECONDS = 60.0
 _UNDECLARED = "other"
 # What is in memory only for as long as it is wanted.
-_PASSING = ("history-", "outbox-", INPUT, ENDING)
+_PASSING = ("history-", "outbox-", ENDING)
+# Longer inputs are, too.
+_SHORT_INPUT = 500
 
 
 class OrchestrationActor(DurableActor, OrchestrationActorInterface, OrchestrationServiceInterface, Remindable):
@@ -90,6 +92,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def Status(self, data: Answer | None = None) -> Answer:
         return await self._one("Status", data)
+
+    async def Wait(self, data: Answer) -> Answer:
+        return await self._one("Wait", data)
 
     async def History(self, data: Answer | None = None) -> Answer:
         return await self._one("History", data)
@@ -130,7 +135,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool = False) -> list[Answer]:
         async with self.work.turn() as turn:
-            state = await _State.of(self, turn)
+            state = await _State.of(self, turn, woken=woken)
             replies = [await self._answer(turn, state, method, data) for method, data in calls]
             await state.go_on(turn)
             chronicle = state.chronicle
@@ -139,19 +144,20 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 # With the next write, or when nothing is written but the reminder came to see to it.
                 chronicle.cross_off()
                 chronicle.sweep()
-                chronicle.keep_listed()
+                if not chronicle.exists:
+                    chronicle.keep_listed()
                 changes |= chronicle.changes()
             for key, value in changes.items():
                 turn.put(key, value)
             news = await self._news(turn, chronicle)
-            turn.wake_at(self._next_deadline(chronicle))
+            turn.wake_at(self._next_deadline(state))
             await turn.save()
             chronicle.saved()
             state.measure()
-            turn.evict(*(key for key in turn.known() if key.startswith(_PASSING)))
+            turn.evict(*_passing(turn))
             if self.always_replay or chronicle.ended:
                 state.forget_instance()
-        self._run_errands(chronicle, news)
+        self._run_errands(state, news)
         return replies
 
     async def _answer(self, turn: Turn, state: _State, method: str, data: Any) -> Answer:
@@ -174,12 +180,17 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             return refused(error)
 
     async def _status(self, turn: Turn, state: _State, data: Any) -> Answer:
-        request = requests.StatusRequest.parse(data)
         chronicle = _existing(state.chronicle)
-        if request.doorbell and not chronicle.ended:
-            self._doorbells.add(request.doorbell)
         given, ending, custom_status = await turn.drive(chronicle.values(INPUT, ENDING, CUSTOM_STATUS))
         return answers.status(chronicle, given, ending, custom_status)
+
+    async def _wait(self, turn: Turn, state: _State, data: Any) -> Answer:
+        doorbell = requests.WaitRequest.parse(data).doorbell
+        if _existing(state.chronicle).ended:
+            return await self._status(turn, state, None)
+        if doorbell:
+            self._doorbells.add(doorbell)
+        return {"ended_at": None}
 
     async def _history(self, turn: Turn, state: _State, data: Any) -> Answer:
         request = requests.HistoryRequest.parse(data)
@@ -221,12 +232,13 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             return None
         return dump(answers.status(chronicle, *await turn.load_all(INPUT, ENDING, CUSTOM_STATUS))).decode()
 
-    def _next_deadline(self, chronicle: Chronicle) -> float | None:
+    def _next_deadline(self, state: _State) -> float | None:
         now = self.now()
+        chronicle = state.chronicle
         moments = [] if chronicle.next_moment is None else [chronicle.next_moment]
         if chronicle.has_garbage:
             moments.append(now)
-        if chronicle.to_be_listed or chronicle.listed_in_vain:
+        if state.to_be_listed:
             moments.append(now + RESEND_SECONDS)
         # What is being sent now, or was and is not crossed off yet, is looked at again when it may have been lost.
         moments += [box.send_at if box.send_at > now else now + RESEND_SECONDS for box in chronicle.outbox.values()]
@@ -234,14 +246,15 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     # After a turn
 
-    def _run_errands(self, chronicle: Chronicle, news: str | None) -> None:
+    def _run_errands(self, state: _State, news: str | None) -> None:
+        chronicle = state.chronicle
         if chronicle.ended or not chronicle.exists:
             for doorbell in self._doorbells:
                 ring(self.host, self._errands, doorbell, waiting_for(self.id.id), news)
             self._doorbells.clear()
         if chronicle.next_box(self.now()) is not None:
             self._errands.start("sending", self._send)
-        if chronicle.to_be_listed:
+        if state.to_be_listed:
             self._errands.start("listing", self._list)
 
     async def _send(self) -> None:
@@ -264,7 +277,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def _list(self) -> None:
         await Tenants.of(self.host).note(self._tenant)
         state = self._in_memory()
-        if state is None or not state.chronicle.to_be_listed:
+        if state is None or not state.to_be_listed:
             return
         entry = await Listing.of(self.host).note(self._tenant, self._instance_id, lambda: state.chronicle.entry)
         if state.restored:
@@ -288,6 +301,8 @@ class _State:
         self.chronicle = chronicle
         #: Whether something was saved of it before it came into memory.
         self.restored = restored
+        #: What the index was told before that, or is when a reminder comes which a crash has left.
+        self.left_to_reminder = (chronicle.listing,) if restored else None
         self._registry = actor.registry
         self._now = actor.now
         self._meters = actor.host.meters
@@ -296,14 +311,20 @@ class _State:
         self._latencies: list[tuple[str, str, float]] = []
 
     @classmethod
-    async def of(cls, actor: OrchestrationActor, turn: Turn) -> _State:
+    async def of(cls, actor: OrchestrationActor, turn: Turn, *, woken: bool) -> _State:
         state: _State | None = actor.work.derived.get("state")
         if state is None:
             head = await turn.load(HEAD)
             chronicle = await turn.drive(Chronicle.restore(actor._instance_id, head))
             state = actor.work.derived["state"] = cls(actor, chronicle, restored=head is not None)
-            turn.owes(actor._next_deadline(chronicle))
+            turn.owes(actor._next_deadline(state))
+        if woken:
+            state.left_to_reminder = None
         return state
+
+    @property
+    def to_be_listed(self) -> bool:
+        return self.chronicle.to_be_listed and self.left_to_reminder != (self.chronicle.listing,)
 
     def is_another(self, life: str | None) -> bool:
         """Whether this is meant for one that had this id before."""
@@ -407,6 +428,13 @@ def waiting_for(actor_id: str) -> str:
     return f"@@{actor_id}"
 
 
+def _passing(turn: Turn) -> list[str]:
+    passing = [key for key in turn.known() if key.startswith(_PASSING)]
+    if len(turn.known_value(INPUT) or "") > _SHORT_INPUT:
+        passing.append(INPUT)
+    return passing
+
+
 def _existing(chronicle: Chronicle) -> Chronicle:
     if not chronicle.exists:
         raise NotFound(f"There is no orchestration {chronicle.instance_id}.")
@@ -415,6 +443,7 @@ def _existing(chronicle: Chronicle) -> Chronicle:
 
 _LOOKS = {
     "Status": OrchestrationActor._status,
+    "Wait": OrchestrationActor._wait,
     "History": OrchestrationActor._history,
     "Awaited": OrchestrationActor._awaited,
     "Delete": OrchestrationActor._delete,

@@ -84,10 +84,11 @@ class Chronicle:
         self.arrived: set[int] = set()
         #: What tells it from another that had its id before.
         self.seed: str | None = None
-        #: What the index of instances knows: a status, or nothing. It is saved with the next write.
+        #: What the index of instances knows: a status, or nothing. It is saved with what else there is to save: should
+        #: that never come, a reminder that fires after a crash tells the index once more.
         self.listed: str | None = None
         self._saved_listed: str | None = None
-        #: What the index is to know: nothing that is not saved.
+        #: What the index is told: nothing that is not saved.
         self.entry: dict[str, Any] | None = None
         self._next_box = 0
         #: Boxes from here on are not saved yet, and must not be sent.
@@ -115,12 +116,12 @@ class Chronicle:
 
     @property
     def to_be_listed(self) -> bool:
-        return self.listed != (self.status.value if self.exists else None)
+        return self.listed != self.listing
 
     @property
-    def listed_in_vain(self) -> bool:
-        """Whether the index would be told once more, should this leave memory now."""
-        return self.listed != self._saved_listed
+    def listing(self) -> str | None:
+        """What the index is to know."""
+        return self.status.value if self.exists else None
 
     @property
     def has_garbage(self) -> bool:
@@ -183,8 +184,8 @@ class Chronicle:
             self.sent(number)
 
     def keep_listed(self) -> None:
-        """What the index knows is saved, too."""
-        self._dirty = self._dirty or self.listed_in_vain
+        """What the index knows is saved, too, where nothing else may ever be."""
+        self._dirty = self._dirty or self.listed != self._saved_listed
 
     def deleted(self, now: float) -> Chronicle:
         """What is left when all of it is forgotten: what others have to be told, and a history that goes later."""

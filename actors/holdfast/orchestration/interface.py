@@ -35,7 +35,7 @@ class OrchestrationActorInterface(ActorInterface):
 
     @abstractmethod
     async def Status(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """``{doorbell}``: whom to tell when it has ended, if it has not."""
+        """What it is, and what came of it."""
 
     @abstractmethod
     async def History(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -52,6 +52,10 @@ class OrchestrationServiceInterface(ActorInterface):
     @abstractmethod
     async def Batch(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{calls: [{method, data}, …]}``: one turn and one transaction for all, each with an answer of its own."""
+
+    @abstractmethod
+    async def Wait(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{doorbell}``: the status of one that has ended; else the doorbell is told of it later."""
 
     @abstractmethod
     async def Outcome(self, data: dict[str, Any]) -> dict[str, Any]:

@@ -117,8 +117,8 @@ class AwaitedRequest(Request):
     scheduled_seq: int
 
 
-class StatusRequest(Request):
-    #: Whom to tell when it has ended, if it has not.
+class WaitRequest(Request):
+    #: Whom to tell when it has ended.
     doorbell: str | None = None
 
 

@@ -218,6 +218,10 @@ class Turn:
         """The keys whose values are in memory."""
         return list(self._work._known)
 
+    def known_value(self, key: str) -> Any:
+        """The value of a key, if that is in memory."""
+        return self._work._known.get(key)
+
     def evict(self, *keys: str) -> None:
         """Gives back the memory of values that will not be wanted soon."""
         for key in keys:
