@@ -18,7 +18,7 @@ from holdfast.errors import (
 )
 from holdfast.identity import split_instance_actor
 from holdfast.orchestration import answers, requests
-from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
+from holdfast.orchestration.chronicle import ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
 from holdfast.orchestration.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.instance import Instance, Verdict
 from holdfast.orchestration.interface import (
@@ -33,6 +33,7 @@ from holdfast.orchestration.tenants import Tenants
 from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.replies import refused
 from holdfast.runtime.errands import Errands
+from holdfast.runtime.gather import Gatherer, attend
 from holdfast.runtime.serialization import dump
 from holdfast.runtime.work import DurableActor
 
@@ -115,10 +116,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return await self._one("Sent", data)
 
     async def Batch(self, data: Answer) -> Answer:
-        calls = data.get("calls") if isinstance(data, dict) else None
-        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-            raise InvalidRequest("calls: a list of objects with method and data")
-        return {"replies": await self._turn([(call.get("method", ""), call.get("data")) for call in calls])}
+        return await attend(ORCHESTRATION_TYPE, self.id.id, data, self._answer_all)
+
+    async def _answer_all(self, calls: Sequence[tuple[str, Any]]) -> Answer:
+        return {"replies": await self._turn(calls)}
 
     async def on_wake(self) -> None:
         await self._turn([], woken=True)
@@ -181,8 +182,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _status(self, turn: Turn, state: _State, data: Any) -> Answer:
         chronicle = _existing(state.chronicle)
-        given, ending, custom_status = await turn.drive(chronicle.values(INPUT, ENDING, CUSTOM_STATUS))
-        return answers.status(chronicle, given, ending, custom_status)
+        given, ending = await turn.drive(chronicle.values(INPUT, ENDING))
+        return answers.status(chronicle, given, ending)
 
     async def _wait(self, turn: Turn, state: _State, data: Any) -> Answer:
         doorbell = requests.WaitRequest.parse(data).doorbell
@@ -230,7 +231,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         """What those are told who wait for the end, so that they need not ask."""
         if not (self._doorbells and chronicle.ended):
             return None
-        return dump(answers.status(chronicle, *await turn.load_all(INPUT, ENDING, CUSTOM_STATUS))).decode()
+        return dump(answers.status(chronicle, *await turn.load_all(INPUT, ENDING))).decode()
 
     def _next_deadline(self, state: _State) -> float | None:
         now = self.now()
@@ -291,7 +292,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return state
 
     async def _call_myself(self, method: str, data: Answer) -> None:
-        await self.host.invoke_method(ORCHESTRATION_TYPE, self.id.id, method, dump(data))
+        await Gatherer.of(self.host, ORCHESTRATION_TYPE).call(self.id.id, method, dump(data))
 
 
 class _State:

@@ -40,7 +40,7 @@ def started(chronicle: Chronicle, reply: Reply) -> Answer:
     }
 
 
-def status(chronicle: Chronicle, given: str | None, ending: Answer | None, custom_status: str | None) -> Answer:
+def status(chronicle: Chronicle, given: str | None, ending: Answer | None) -> Answer:
     ending = ending or {}
     answer: Answer = {
         "instance_id": chronicle.instance_id,
@@ -50,7 +50,7 @@ def status(chronicle: Chronicle, given: str | None, ending: Answer | None, custo
         "input": _value(given),
         "output": _value(ending.get("output")),
         "error": shown_failure(ending["error"]) if "error" in ending else None,
-        "custom_status": _value(custom_status),
+        "custom_status": _value(chronicle.custom_status),
         "execution_id": chronicle.execution_id,
         "events": chronicle.events,
         "created_at": iso(chronicle.created_at),

@@ -96,7 +96,7 @@ class Chronicle:
         self._segments = 0
         self._tail: list[dict[str, Any]] | None = []
         self._tail_size = 0
-        self._custom_status: str | None = None
+        self.custom_status: str | None = None
         #: Which instance of this id it is, as long as something is left of one before it.
         self._life = 0
         #: The executions before the present one: how many segments and how many events each has.
@@ -135,8 +135,8 @@ class Chronicle:
             yield from self._append(event)
         # Whoever runs an activity asks now and then whether anybody waits for it.
         self._put([effect for effect in effects if not isinstance(effect, CancelActivity)], now)
-        if instance.custom_status != self._custom_status:
-            self._custom_status = instance.custom_status
+        if instance.custom_status != self.custom_status:
+            self.custom_status = instance.custom_status
             self._changed[CUSTOM_STATUS] = instance.custom_status
         if events or effects or self.next_moment != instance.next_moment:
             self._dirty = True
@@ -320,9 +320,10 @@ class Chronicle:
 
     def values(self, *keys: str) -> Steps[list[Any]]:
         """As this turn leaves them, whether they were saved or not."""
-        elsewhere = tuple(key for key in keys if key not in self._changed)
+        absent = {} if self.ended else {ENDING: None}
+        elsewhere = tuple(key for key in keys if key not in self._changed and key not in absent)
         stored = yield elsewhere
-        known = dict(zip(elsewhere, stored, strict=True)) | self._changed
+        known = absent | dict(zip(elsewhere, stored, strict=True)) | self._changed
         return [known[key] for key in keys]
 
     def _segment(self, execution_id: int, number: int) -> Steps[list[dict[str, Any]]]:
@@ -393,7 +394,7 @@ class Chronicle:
         chronicle.saved()
         boxes = range(first, chronicle._next_box)
         keys = (CUSTOM_STATUS, *(_box_key(number) for number in boxes))
-        chronicle._custom_status, *stored = yield keys
+        chronicle.custom_status, *stored = yield keys
         for number, box in zip(boxes, stored, strict=True):
             if box is not None:
                 effects = [load_effect(effect) for effect in box["effects"]]

@@ -16,6 +16,7 @@ from holdfast.errors import Unavailable
 from holdfast.identity import qualify
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, MOST_NOTES, shard_of
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Listing:
     _of: ClassVar[weakref.WeakKeyDictionary[HostClient, Listing]] = weakref.WeakKeyDictionary()
 
     def __init__(self, client: HostClient) -> None:
-        self._client = client
+        # The client keeps this, through the dictionary: held here, it would never go.
+        self._client = weakref.ref(client)
         self._waiting: dict[str, dict[str, _News]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -49,8 +51,7 @@ class Listing:
     def of(cls, client: HostClient) -> Listing:
         known = cls._of.get(client)
         if known is None:
-            # The client keeps this, through the dictionary: held here, it would never go.
-            known = cls._of[client] = cls(weakref.proxy(client))
+            known = cls._of[client] = cls(client)
         return known
 
     async def note(self, tenant: str, instance_id: str, look: Look) -> Entry:
@@ -81,12 +82,15 @@ class Listing:
     async def _tell(self, shard: str, news: dict[str, _News]) -> None:
         entries = {name: one.look() for name, one in news.items()}
         body = {"notes": [{"instance_id": name, "entry": entry} for name, entry in entries.items()]}
+        client = self._client()
+        if client is None:
+            return  # its host is gone, and so is all that ran there
         try:
-            await self._client.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(body))
+            await client.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(body))
             for name, one in news.items():
                 if one.told.done():
                     # It has left memory meanwhile, and would tell the index again each time it comes back.
-                    await confirm(self._client, one.address, entries[name])
+                    await confirm(client, one.address, entries[name])
                 else:
                     one.told.set_result(entries[name])
         except Exception as error:
@@ -99,4 +103,4 @@ class Listing:
 async def confirm(client: HostClient, address: str, entry: Entry) -> None:
     """An instance saves what the index knows of it."""
     status = None if entry is None else entry["status"]
-    await client.invoke_method(ORCHESTRATION_TYPE, address, "Listed", dump({"status": status}))
+    await Gatherer.of(client, ORCHESTRATION_TYPE).call(address, "Listed", dump({"status": status}))

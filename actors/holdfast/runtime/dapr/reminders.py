@@ -68,8 +68,7 @@ class ReminderRpc:
         )
         try:
             async with asking(self._timeout):
-                channel = await self._connected()
-                stub = api_service_v1.DaprStub(channel)  # type: ignore[no-untyped-call]
+                stub = await self._connected()
                 await stub.RegisterActorReminder(request, metadata=self._metadata, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:
             raise rpc_refusal(error.code().name, error.details() or "", actor_type, hosted) from error
@@ -80,7 +79,7 @@ class ReminderRpc:
         if self._channel is not None:
             await self._channel.close()
 
-    async def _connected(self) -> grpc.aio.Channel:
+    async def _connected(self) -> api_service_v1.DaprStub:
         if self._channel is None:
             endpoint = GrpcEndpoint(self._endpoint)
             self._channel = (
@@ -88,12 +87,13 @@ class ReminderRpc:
                 if endpoint.tls
                 else grpc.aio.insecure_channel(endpoint.endpoint, options=_OPTIONS)
             )
+            self._stub = api_service_v1.DaprStub(self._channel)  # type: ignore[no-untyped-call]
         try:
             async with asyncio.timeout(self._patience):
                 await self._channel.channel_ready()
         except TimeoutError as error:
             raise Unavailable(f"The sidecar's gRPC API at {self._endpoint} does not answer. Try again.") from error
-        return self._channel
+        return self._stub
 
 
 def _policy(policy: dict[str, Any]) -> common_v1.JobFailurePolicy:
