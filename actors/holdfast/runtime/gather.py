@@ -29,8 +29,8 @@ LATER = {"later": True}
 MOST_CALLS = 200
 MOST_BYTES = 4 * 1024 * 1024
 # How long an actor waits for what its own process asks next, and how long it is held for others in all, in seconds.
-_PATIENCE = 0.03
-_LONGEST_VISIT = 0.25
+_PATIENCE = 0.05
+_LONGEST_VISIT = 0.5
 
 
 class _Call(NamedTuple):
