@@ -30,6 +30,7 @@ from holdfast.orchestration.listing import Listing, confirm
 from holdfast.orchestration.messages import ActivityOutcome, Outcome, Start
 from holdfast.orchestration.outbox import Outbox
 from holdfast.orchestration.tenants import Tenants
+from holdfast.orchestration.warmth import Warmth
 from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.replies import refused
 from holdfast.runtime.errands import Errands
@@ -73,6 +74,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         # Who waits for the end. Not saved: whoever waits asks again from time to time.
         self._doorbells: set[str] = set()
         self._errands = Errands(f"orchestration {self.id.id}")
+        self._warmth = Warmth.of(self.host)
 
     # The actor's methods, as the interface has them
 
@@ -126,7 +128,16 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _on_deactivate(self) -> None:
         await self._errands.close()
+        self._warmth.left(self)
         self.work.forget()
+
+    def cool(self) -> bool:
+        """Leaves nothing in memory but its name and who waits for its end."""
+        state = self._in_memory()
+        if self.work.in_turn or not (state is None or state.chronicle.settled):
+            return False
+        self.work.forget()
+        return True
 
     # One turn
 
@@ -145,7 +156,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 # With the next write, or when nothing is written but the reminder came to see to it.
                 chronicle.cross_off()
                 chronicle.sweep()
-                if not chronicle.exists:
+                if not chronicle.ended:
+                    # For one that has ended it may be the only thing to save, and is not worth a write.
                     chronicle.keep_listed()
                 changes |= chronicle.changes()
             for key, value in changes.items():
@@ -159,6 +171,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             if self.always_replay or chronicle.ended:
                 state.forget_instance()
         self._run_errands(state, news)
+        self._warmth.used(self)
         return replies
 
     async def _answer(self, turn: Turn, state: _State, method: str, data: Any) -> Answer:

@@ -119,6 +119,14 @@ class Chronicle:
         return self.listed != self.listing
 
     @property
+    def settled(self) -> bool:
+        """Whether all there is to know is saved, and nothing is under way. What an ended one was listed as does not
+        count: nobody asks for it but its last reminder."""
+        if self.outbox or self.to_be_listed:
+            return False
+        return self.ended or self.listed == self._saved_listed
+
+    @property
     def listing(self) -> str | None:
         """What the index is to know."""
         return self.status.value if self.exists else None
@@ -184,7 +192,7 @@ class Chronicle:
             self.sent(number)
 
     def keep_listed(self) -> None:
-        """What the index knows is saved, too, where nothing else may ever be."""
+        """What the index knows is saved, too, also where nothing else is."""
         self._dirty = self._dirty or self.listed != self._saved_listed
 
     def deleted(self, now: float) -> Chronicle:
