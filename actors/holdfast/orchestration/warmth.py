@@ -46,11 +46,10 @@ class Warmth:
         mark = weakref.ref(instance)
         self._warm[mark] = None
         self._warm.move_to_end(mark)
-        if len(self._warm) > self._most:
-            for oldest in list(islice(self._warm, _LOOKED_AT)):
-                warm = oldest()
-                if warm is None or warm.cool():
-                    del self._warm[oldest]
+        for oldest in list(islice(self._warm, max(0, min(_LOOKED_AT, len(self._warm) - self._most)))):
+            warm = oldest()
+            if warm is None or warm.cool():
+                del self._warm[oldest]
 
     def left(self, instance: Coolable) -> None:
         self._warm.pop(weakref.ref(instance), None)

@@ -1,0 +1,101 @@
+"""What the index of instances is told, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from holdfast import App, Context
+from holdfast.orchestration.actor import orchestration_actor
+from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, InstanceIndexActor, shards_of
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.orchestration.tenants import TenantIndexActor
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.simulated import SimulatedHost
+from unit.stages import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+app = App()
+
+
+@app.orchestration
+async def waits(ctx: Context) -> Any:
+    return await ctx.event("go")
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.host = SimulatedHost(idle_timeout=3600)
+
+    async def start(self) -> None:
+        for actor_class in (InstanceIndexActor, TenantIndexActor, orchestration_actor(app.registry)):
+            await self.host.register(actor_class)
+        await self.host.start()
+
+    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
+        body = dump(data or None)
+        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
+
+    async def listed(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for shard in shards_of("default"):
+            answer = load(await self.host.client.invoke_method(INSTANCE_INDEX_TYPE, shard, "List", dump({})))
+            found |= {entry[0]: entry[2] for entry in answer["instances"]}
+        return found
+
+    def notes(self) -> float:
+        """Turns of the index so far."""
+        name = "holdfast_turn_duration_seconds_count"
+        return self.host.client.meters.registry.get_sample_value(name, {"actor_type": INSTANCE_INDEX_TYPE}) or 0.0
+
+    def saved(self, instance_id: str) -> Any:
+        row = self.host.storage.rows.get(f"holdfast||{ORCHESTRATION_TYPE}||{instance_id}||instance")
+        return None if row is None else load(row[0])
+
+
+def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    return staged(Stage, body)
+
+
+@on_stage
+async def test_the_first_is_listed_at_once_and_the_others_together(stage: Stage) -> None:
+    names = [f"i-{number}" for number in range(200)]
+    await stage.ask(names[0], "Start", name="waits")
+    await asyncio.sleep(0.2)
+    assert await stage.listed() == {names[0]: "RUNNING"}
+    before = stage.notes()
+    await asyncio.gather(*(stage.ask(name, "Start", name="waits") for name in names[1:]))
+    await asyncio.gather(*(stage.ask(name, "RaiseEvent", name="go") for name in names))
+    await asyncio.sleep(5)
+    noted = stage.notes() - before
+    assert await stage.listed() == dict.fromkeys(names, "COMPLETED")
+    # Two or three a shard, however many instances, and however often each has changed.
+    assert noted <= 60
+
+
+@on_stage
+async def test_what_a_crash_kept_from_the_index_its_reminder_tells(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="waits")
+    await asyncio.sleep(0.2)
+    # It ends with the process, before the index can be told.
+    await stage.ask("i", "RaiseEvent", name="go")
+    stage.host = await stage.host.restarted()
+    assert await stage.listed() == {"i": "RUNNING"}
+    # Whoever looks meanwhile does not take its reminder's work away.
+    assert (await stage.ask("i", "Status"))["status"] == "COMPLETED"
+    await asyncio.sleep(30)
+    assert await stage.listed() == {"i": "COMPLETED"}
+    assert stage.saved("i")["listed"] == "COMPLETED"
+
+
+@on_stage
+async def test_nothing_is_left_of_a_deleted_one(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="waits")
+    await asyncio.sleep(2)
+    assert await stage.listed() == {"i": "RUNNING"}
+    await stage.ask("i", "Delete", force=True)
+    await asyncio.sleep(60)
+    assert await stage.listed() == {}
+    assert not [key for key in stage.host.storage.rows if f"{ORCHESTRATION_TYPE}||i||" in key]
