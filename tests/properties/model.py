@@ -552,11 +552,15 @@ class ModelQueue:
         return self._is_fresh(known, now) and not (known.lapsed and given != known.value)
 
     def _is_elsewhere(self, dedup_id: str, now: float, given: Answer) -> bool:
-        """Whether another partition claimed it. That need not be forgotten at once."""
+        """Whether another partition claimed it. That need not be forgotten at once.
+
+        Nor need the id itself: it may have been a duplicate, in a push that was refused for something else.
+        """
         claimed = self._claims.get(dedup_id)
         if claimed is None or claimed.value == self.partition:
             return False
-        sure = self._is_fresh(claimed, now) and not claimed.lapsed
+        duplicate = "ids" not in given and self._is_fresh(self._dedup.get(dedup_id), now)
+        sure = self._is_fresh(claimed, now) and not claimed.lapsed and not duplicate
         return sure or given.get("error_code") == "CONFLICT"
 
     def _refuse_too_many(self, new: int, elsewhere: int, now: float) -> None:
