@@ -15,8 +15,9 @@ from holdfast.errors import Unavailable
 from holdfast.identity import partition_id, split_partition
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
-from holdfast.pushpop.core import CLAIM_LEEWAY, RESEND_SECONDS
+from holdfast.pushpop.core import RESEND_SECONDS
 from holdfast.pushpop.doorbell import Doorbell, DoorbellActor, Listening
+from holdfast.pushpop.duplicates import CLAIM_LEEWAY
 from holdfast.pushpop.index import INDEX_TYPE, SHARDS, QueueIndexActor
 from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.reminders import LONGEST_WAIT
