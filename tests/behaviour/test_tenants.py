@@ -251,6 +251,7 @@ async def test_an_orchestration_stays_in_its_tenant_with_all_it_starts(server: S
     us, them = two(server)
     run = await Run(us).begin("parent", "everything")
     await eventually(run.child.is_found)
+    await run.child.waits_for("EventSubscribed")
     assert (await run.child.status())["parent"]["instance_id"] == run.id
     (await Run(them).child.get("")).refused(404, "NOT_FOUND")
     (await Run(server).child.get("")).refused(404, "NOT_FOUND")
