@@ -5,8 +5,8 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Two real stacks side by side are what two cores carry.
-WORKERS ?= 2
+# On two cores: a test of a real stack waits for about half of its time.
+WORKERS ?= 3
 
 help:
 	@echo 'make run    start the server with a small example shop on http://127.0.0.1:8080'

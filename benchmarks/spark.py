@@ -38,7 +38,8 @@ from benchmarks.stacks import embedded
 from holdfast.local import LocalPostgres
 from holdfast.local.binaries import cache_folder
 from holdfast.pushpop.config import QueueConfig
-from holdfast.pushpop.core import METADATA, Pushed, Queue
+from holdfast.pushpop.core import METADATA, Queue
+from holdfast.pushpop.items import Pushed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from behaviour.stacks import on_every_stack
-from behaviour.test_bad_input import Watch
+from behaviour.watch import Watch
 from conformance.stack import eventually
 
 if TYPE_CHECKING:

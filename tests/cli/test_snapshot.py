@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from holdfast.cli.main import cli
@@ -33,7 +34,7 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
 
 
 def test_the_command_line_does_without_spark_until_it_is_needed() -> None:
-    code = "import sys, holdfast.cli.main; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    code = "import sys, holdfast.cli.snapshot; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
@@ -56,7 +57,7 @@ def test_wrong_settings_are_one_sentence(
 def test_the_servers_url_is_not_the_stores(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.toml"
     file.write_text('url = "http://127.0.0.1:9"\nstore-url = "sqlite:///a.db"\nsnapshots = "kept"\n')
-    defaults = from_settings_file(cli, file)
+    defaults = from_settings_file(click.Context(cli), file)
     assert defaults["snapshot"] == {"url": "sqlite:///a.db", "to": "kept"}
     assert defaults["queue"]["list"]["url"] == "http://127.0.0.1:9"
 

@@ -56,42 +56,39 @@ async def test_one_lock_means_one_at_a_time_in_their_order(queue: Queue) -> None
     assert seen == list(range(30))
 
 
+class Crowd:
+    """Handlers of which none passes before so many are there."""
+
+    def __init__(self, size: int) -> None:
+        self._together = asyncio.Barrier(size)
+        self._running = 0
+        #: How many there were at once.
+        self.most = 0
+
+    async def handle(self, message: Message) -> None:
+        self._running += 1
+        self.most = max(self.most, self._running)
+        await self._together.wait()
+        self._running -= 1
+
+
 async def test_as_many_at_once_as_there_are_locks(queue: Queue) -> None:
     await queue.set_config(max_locks=5)
     await queue.push_many(range(15))
-    # Nobody passes before five are there; a sixth never is.
-    together = asyncio.Barrier(5)
-    running = most = 0
-
-    async def handler(message: Message) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await together.wait()
-        running -= 1
-
-    async with consuming(queue, handler, concurrency=8):
+    crowd = Crowd(5)
+    async with consuming(queue, crowd.handle, concurrency=8):
         await drained(queue)
-    assert most == 5
+    assert crowd.most == 5
     assert (await queue.stats()).counters["acknowledged"] == 15
 
 
 async def test_no_more_at_once_than_was_asked_for(queue: Queue) -> None:
     await queue.set_config(max_locks=50)
     await queue.push_many(range(12))
-    together = asyncio.Barrier(3)
-    running = most = 0
-
-    async def handler(message: Message) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await together.wait()
-        running -= 1
-
-    async with consuming(queue, handler, concurrency=3):
+    crowd = Crowd(3)
+    async with consuming(queue, crowd.handle, concurrency=3):
         await drained(queue)
-    assert most == 3
+    assert crowd.most == 3
 
 
 async def test_two_consumers_share_one_queue_without_sharing_a_message(client: Client, queue: Queue) -> None:

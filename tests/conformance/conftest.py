@@ -9,6 +9,7 @@ import pytest
 from conformance.daprd import DaprPostgresqlStack, DaprSqliteStack
 from conformance.served import EmbeddedStack, ServedStack
 from conformance.simulated import SimulatedStack
+from conformance.started import started_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -21,23 +22,8 @@ STACKS = {stack.name: stack for stack in (EmbeddedStack, DaprSqliteStack, DaprPo
 @pytest.fixture(scope="session")
 def start_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Stack]]:
     """Gives the stack of a name, started when it is first asked for."""
-    running: dict[str, Stack] = {}
-    failed: dict[str, Exception] = {}
-
-    def start(name: str) -> Stack:
-        if name in failed:
-            pytest.fail(f"{name} did not start: {failed[name]}", pytrace=False)
-        if name not in running:
-            try:
-                running[name] = STACKS[name](tmp_path_factory.mktemp(name))
-            except Exception as error:
-                failed[name] = error
-                raise
-        return running[name]
-
-    yield start
-    for stack in running.values():
-        stack.close()
+    with started_once(STACKS, tmp_path_factory) as start:
+        yield start
 
 
 @pytest.hookimpl(wrapper=True)

@@ -128,7 +128,12 @@ class Container:
             ["/bin/sh", "-ec", step],
             cwd=self.workdir,
             # The image's python is the machine's; pip must not take what is installed beside it for installed.
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+            # Byte code is what takes longest, and is made again where it is used.
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                "PIP_NO_COMPILE": "1",
+            },
             capture_output=True,
             text=True,
             timeout=600,

@@ -11,7 +11,8 @@ from holdfast.pushpop import holdings, stock
 from holdfast.runtime.serialization import load
 from properties import stored
 from properties.driven import MORNING, DrivenQueue
-from properties.model import CaughtUp, ModelQueue
+from properties.model import ModelQueue
+from properties.model_stock import CaughtUp
 from properties.operations import Known, Operation, Operations
 from properties.seeds import OPERATIONS_PER_SEED, told
 from properties.sizes import small
@@ -19,7 +20,7 @@ from properties.sizes import small
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from properties.model import Sent
+    from properties.modelled import Sent
 
 # How often each is chosen.
 QUEUES = {"orders": 8, "orders@1": 2, "orders-deadletter": 1, "elsewhere": 1, "elsewhere-deadletter": 0.3}

@@ -14,7 +14,7 @@ from holdfast.pushpop import ACTOR_TYPE
 from holdfast.runtime.inprocess import SEPARATOR
 from holdfast.runtime.serialization import load
 from properties import stored
-from properties.model import DEFAULTS
+from properties.model_stock import DEFAULTS
 from properties.stored import DELAYED, IN_PARCEL, LOCKED, WAITING, Place
 
 if TYPE_CHECKING:

@@ -1,175 +1,25 @@
 """A queue as its users understand it, in the plainest code there is. What the real one answers is compared with this.
 
-Written from the design, not from the code: lists of items, sorted whenever something comes back. It answers with the
-same JSON objects; what only the real queue can know (ids, and the words of a message) it is told or leaves out.
+Written from the design, not from the code. It answers with the same JSON objects; what only the real queue can know
+(ids, and the words of a message) it is told or leaves out.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from math import ceil, inf
+from math import ceil
 from typing import Any, TypeGuard
+
+from properties.model_stock import DEFAULTS, ModelStock
+from properties.modelled import Item, Lock, Refused, Remembered, Sent, iso, origin_shown
 
 Answer = dict[str, Any]
 
 LONGEST_LOCK = 300
 MOST_AT_ONCE = 100
 
-COUNTERS = (
-    "pushed",
-    "popped",
-    "acknowledged",
-    "abandoned",
-    "expired",
-    "redelivered",
-    "dead_lettered",
-    "purged",
-    "revoked",
-    "ttl_expired",
-    "deduplicated",
-    "redriven",
-)
 
-DEFAULTS: dict[str, Any] = {
-    "partitions": 1,
-    "max_locks": 1,
-    "max_deliveries": 10,
-    "dead_letter_queue": None,
-    "dedup_window_seconds": 300,
-    "capacity": None,
-    "default_ttl_seconds": None,
-    "expired_to_dead_letters": False,
-    "rate_per_second": None,
-}
-
-
-@dataclass(order=True, slots=True)
-class Item:
-    """Sorts as it is to be taken: by priority, then by when it became available."""
-
-    priority: int
-    number: int
-    id: str = field(compare=False)
-    payload: Any = field(compare=False)
-    enqueued_at: float = field(compare=False)
-    #: When it falls due, and when it expires; None when it does not.
-    due: float | None = field(compare=False, default=None)
-    until: float | None = field(compare=False, default=None)
-    dedup_id: str | None = field(compare=False, default=None)
-    idempotency_key: str | None = field(compare=False, default=None)
-    tenant_id: str | None = field(compare=False, default=None)
-    deliveries: int = field(compare=False, default=0)
-    error: str | None = field(compare=False, default=None)
-    #: Of a dead letter, where it came from.
-    origin: dict[str, Any] | None = field(compare=False, default=None)
-    #: Whether it expired while it was locked. Should the clock be set back before it is given back, nobody knows how
-    #: long it takes until it is looked at again.
-    overlooked: bool = field(compare=False, default=False)
-
-    def expired(self, now: float) -> bool:
-        return self.until is not None and self.until <= now
-
-    def message(self, partition: int) -> dict[str, Any]:
-        message = {
-            "id": self.id,
-            "priority": self.priority,
-            "delivery_count": self.deliveries,
-            "enqueued_at": _iso(self.enqueued_at),
-            "partition": partition,
-        }
-        optional = {
-            "dedup_id": self.dedup_id,
-            "idempotency_key": self.idempotency_key,
-            "tenant_id": self.tenant_id,
-            "last_error": self.error,
-        }
-        message |= {key: value for key, value in optional.items() if value is not None}
-        if self.origin is not None:
-            message["dead_letter"] = _origin_shown(self.origin)
-        return message
-
-
-@dataclass(slots=True)
-class Lock:
-    id: str
-    items: list[Item]
-    expires_at: float
-
-
-@dataclass(slots=True)
-class Group:
-    """Given back with a delay."""
-
-    items: list[Item]
-    due: float
-
-
-@dataclass(slots=True)
-class Sent:
-    """On its way to another queue: as a dead letter, or back to where it came from."""
-
-    item: Item
-    target: str
-    origin: dict[str, Any] | None
-
-
-@dataclass(slots=True)
-class Remembered:
-    """A dedup id."""
-
-    value: Any
-    at: float
-    #: Whether its window was over once: it may have been forgotten, even if the window grows or the clock goes back.
-    lapsed: bool = False
-
-
-@dataclass(slots=True)
-class CaughtUp:
-    """How far the queue came with what is due: it does some at a time, and that much is for it to choose."""
-
-    #: How many are still kept for later.
-    not_due: int
-    #: The ids of all that wait, or were given back with a delay.
-    kept: set[str]
-    #: The ids of all that is to be sent, in that order.
-    sent: list[str]
-
-
-class Refused(Exception):
-    def __init__(self, code: str, **details: Any) -> None:
-        self.answer: Answer = {"success": False, "error_code": code, **details}
-
-
-class ModelQueue:
-    """One queue, or one partition of it."""
-
-    def __init__(self, name: str, partition: int = 0, *, remembered: int = 100, passed: int = 200) -> None:
-        self.name = name
-        self.partition = partition
-        self.config = dict(DEFAULTS)
-        self.config_version = 0
-        self.untold: list[int] = []
-        self.waiting: list[Item] = []
-        #: Not due yet; the first of them first.
-        self.not_due: list[Item] = []
-        self.postponed: list[Group] = []
-        self.locks: list[Lock] = []
-        self.expired: list[str] = []
-        self.outbox: list[Sent] = []
-        self.ids: set[str] = set()
-        self.counters = dict.fromkeys(COUNTERS, 0)
-        self.takes_dead_letters = False
-        self._remembered = remembered
-        #: How many expired items one pop passes.
-        self._passed = passed
-        self._numbers = 0
-        self._received: dict[str, int] = {}
-        self._dedup: dict[str, Remembered] = {}
-        self._claims: dict[str, Remembered] = {}
-        #: How many may be pushed at once, at this moment.
-        self._free, self._free_at = inf, 0.0
+class ModelQueue(ModelStock):
+    """One queue, or one partition of it: what it answers."""
 
     def answer(self, method: str, data: dict[str, Any] | None, now: float, given: Answer) -> Answer:
         """What is to be answered. ``given`` is what was, for the names that the queue is free to choose."""
@@ -178,64 +28,6 @@ class ModelQueue:
         except Refused as refused:
             return refused.answer
         return answer
-
-    @property
-    def dead_letter_queue(self) -> str | None:
-        if self.takes_dead_letters or self.name.endswith("-deadletter"):
-            return None
-        return self.config["dead_letter_queue"] or f"{self.name}-deadletter"
-
-    @property
-    def locked(self) -> int:
-        return sum(len(lock.items) for lock in self.locks)
-
-    @property
-    def delayed(self) -> int:
-        return len(self.not_due) + sum(len(group.items) for group in self.postponed)
-
-    @property
-    def load(self) -> int:
-        return len(self.waiting) + self.delayed + self.locked
-
-    # By itself
-
-    def catch_up(self, now: float, given: CaughtUp) -> None:
-        """Comes before everything that is asked."""
-        for known in (*self._dedup.values(), *self._claims.values()):
-            known.lapsed = known.lapsed or known.at + self.config["dedup_window_seconds"] <= now
-        for item in (item for lock in self.locks for item in lock.items):
-            item.overlooked = item.overlooked or item.expired(now)
-        expired = [lock for lock in self.locks if lock.expires_at <= now]
-        for lock in sorted(expired, key=lambda lock: (lock.expires_at, lock.items[0])):
-            self.counters["expired"] += len(lock.items)
-            most = max(self._remembered, self.config["max_locks"])
-            self.expired = [*self.expired, lock.id][-most:]
-            self._give_back(self._release(lock), now, None)
-        for group in [group for group in self.postponed if group.due <= now]:
-            self.postponed.remove(group)
-            self.waiting = sorted([*self.waiting, *group.items])
-        while len(self.not_due) > given.not_due:
-            item = self.not_due.pop(0)
-            assert item.due is not None
-            assert item.due <= now, f"{item} came too early"
-            item.number = self._next_number()
-            insort(self.waiting, item)
-        gone = [item for item in self._not_locked() if item.id not in given.kept]
-        assert all(item.expired(now) for item in gone), f"lost: {gone}"
-        if self.config["expired_to_dead_letters"] and self.dead_letter_queue is not None:
-            gone.sort(key=lambda item: given.sent.index(item.id))
-        self._spoil(gone, now)
-
-    def is_caught_up(self, now: float) -> bool:
-        """Whether nothing is left to be done at this moment; some things are done in the next tenth of a second."""
-        return not (
-            any(item.due is not None and item.due <= now for item in self.not_due)
-            or any(item.expired(now - 0.1) for item in self._not_locked() if not item.overlooked)
-        )
-
-    def restarted(self) -> None:
-        """What is not saved is gone: how fast it was pushed."""
-        self._free, self._free_at = inf, 0.0
 
     # What may be asked
 
@@ -430,7 +222,7 @@ class ModelQueue:
 
     def letter(self, item: Item) -> Answer:
         assert item.origin is not None
-        return {"id": item.id, "item": item.payload} | _origin_shown(item.origin)
+        return {"id": item.id, "item": item.payload} | origin_shown(item.origin)
 
     def _letters(self, data: Answer) -> list[Item]:
         wanted = data.get("original_queue")
@@ -487,59 +279,7 @@ class ModelQueue:
         self._received[data["source"]] = data["number"]
         return {"success": True, "taken": True}
 
-    def received(self, ids: list[str], sent: list[Sent]) -> None:
-        """What a transfer that was taken has put into this queue."""
-        for item_id, entry in zip(ids, sent, strict=True):
-            assert item_id not in self.ids, f"the id {item_id} was given twice"
-            self.ids.add(item_id)
-            self.counters["pushed"] += 1
-            arrived = replace(
-                entry.item,
-                id=item_id,
-                number=self._next_number(),
-                deliveries=0,
-                error=None,
-                due=None,
-                until=None,
-                origin=entry.origin,
-            )
-            insort(self.waiting, arrived)
-            self.takes_dead_letters = self.takes_dead_letters or entry.origin is not None
-
-    def transferred(self, sent: list[Sent]) -> None:
-        """The other queue has them."""
-        self.outbox = [entry for entry in self.outbox if entry not in sent]
-
     # Inside
-
-    def _append(self, item_id: str, entry: Answer, now: float) -> None:
-        assert item_id not in self.ids, f"the id {item_id} was given twice"
-        self.ids.add(item_id)
-        self.counters["pushed"] += 1
-        delay = entry.get("delay_seconds", 0)
-        # Rounded up to a tenth of a second; clocks have digits of which nobody knows.
-        due = ceil(round((now + delay) * 10, 4)) / 10 if delay else None
-        ttl = entry.get("ttl_seconds", self.config["default_ttl_seconds"])
-        item = Item(
-            entry.get("priority", 0),
-            self._next_number(),
-            item_id,
-            entry["item"],
-            now,
-            due,
-            None if ttl is None else (due or now) + ttl,
-            entry.get("dedup_id"),
-            entry.get("idempotency_key"),
-            entry.get("tenant_id"),
-        )
-        if due is None:
-            insort(self.waiting, item)
-        else:
-            insort(self.not_due, item, key=lambda item: (item.due, item.number))
-
-    def _next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
 
     def _is_fresh(self, known: Remembered | None, now: float) -> TypeGuard[Remembered]:
         window = self.config["dedup_window_seconds"]
@@ -552,11 +292,15 @@ class ModelQueue:
         return self._is_fresh(known, now) and not (known.lapsed and given != known.value)
 
     def _is_elsewhere(self, dedup_id: str, now: float, given: Answer) -> bool:
-        """Whether another partition claimed it. That need not be forgotten at once."""
+        """Whether another partition claimed it. That need not be forgotten at once.
+
+        Nor need the id itself: it may have been a duplicate, in a push that was refused for something else.
+        """
         claimed = self._claims.get(dedup_id)
         if claimed is None or claimed.value == self.partition:
             return False
-        sure = self._is_fresh(claimed, now) and not claimed.lapsed
+        duplicate = "ids" not in given and self._is_fresh(self._dedup.get(dedup_id), now)
+        sure = self._is_fresh(claimed, now) and not claimed.lapsed and not duplicate
         return sure or given.get("error_code") == "CONFLICT"
 
     def _refuse_too_many(self, new: int, elsewhere: int, now: float) -> None:
@@ -589,24 +333,6 @@ class ModelQueue:
         self.counters["popped"] += len(taken)
         return taken
 
-    def _spoil(self, items: list[Item], now: float) -> None:
-        """These expired."""
-        self._remove(items)
-        self.counters["ttl_expired"] += len(items)
-        if self.config["expired_to_dead_letters"] and self.dead_letter_queue is not None:
-            self._send_to_dead_letters(items, "expired", now)
-
-    def _remove(self, items: list[Item]) -> None:
-        gone = {item.id for item in items}
-        self.waiting = [item for item in self.waiting if item.id not in gone]
-        self.not_due = [item for item in self.not_due if item.id not in gone]
-        for group in self.postponed:
-            group.items = [item for item in group.items if item.id not in gone]
-
-    def _not_locked(self) -> list[Item]:
-        """All that could be taken, now or when it is no longer kept back."""
-        return [*self.waiting, *(item for group in self.postponed for item in group.items)]
-
     def _lock(self, data: Answer) -> Lock:
         lock_id = data["lock_id"]
         if lock_id in self.expired:
@@ -623,49 +349,6 @@ class ModelQueue:
         if len(found) != 1:
             raise Refused("CONFLICT" if found else "LOCK_NOT_FOUND")
         return found[0]
-
-    def _release(self, lock: Lock, ids: list[str] | None = None) -> list[Item]:
-        """What it holds, or what is named of that, is no longer locked."""
-        items = [item for item_id in dict.fromkeys(ids or ()) for item in lock.items if item.id == item_id]
-        if ids is None:
-            items = lock.items
-        elif len(items) < len(set(ids)):
-            raise Refused("INVALID_REQUEST")
-        lock.items = [item for item in lock.items if item not in items]
-        if not lock.items:
-            self.locks.remove(lock)
-        return items
-
-    def _give_back(self, items: list[Item], now: float, error: str | None, delay: float = 0) -> None:
-        hopeless, back = [], []
-        for item in items:
-            item.error = error if error is not None else item.error
-            spent = item.deliveries >= self.config["max_deliveries"] and self.dead_letter_queue is not None
-            (hopeless if spent else back).append(item)
-        self._send_to_dead_letters(hopeless, "max_deliveries", now)
-        self._spoil([item for item in back if item.expired(now)], now)
-        back = [item for item in back if not item.expired(now)]
-        if delay:
-            self.postponed.append(Group(back, now + delay))
-        else:
-            self.waiting = sorted([*self.waiting, *back])
-
-    def _send_to_dead_letters(self, items: list[Item], reason: str, now: float) -> None:
-        self.counters["dead_lettered"] += len(items)
-        for item in items:
-            origin = {
-                "reason": reason,
-                "attempts": item.deliveries,
-                "last_error": item.error,
-                "original_queue": self.name,
-                "original_partition": self.partition,
-                "original_id": item.id,
-                "tenant_id": item.tenant_id or "default",
-                "idempotency_key": item.idempotency_key,
-                "dead_lettered_at": now,
-            }
-            assert self.dead_letter_queue is not None
-            self.outbox.append(Sent(item, self.dead_letter_queue, origin))
 
     def _popped(self, items: list[Item]) -> Answer:
         return {
@@ -686,13 +369,5 @@ def _shown(lock: Lock) -> Answer:
     return {
         "lock_id_prefix": prefix + mark + rest[:6],
         "count": len(lock.items),
-        "expires_at": _iso(lock.expires_at),
+        "expires_at": iso(lock.expires_at),
     }
-
-
-def _origin_shown(origin: dict[str, Any]) -> dict[str, Any]:
-    return origin | {"dead_lettered_at": _iso(origin["dead_lettered_at"])}
-
-
-def _iso(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from holdfast.pushpop import calendar, dedup, holdings, index, lanes, shelf, stock
+from holdfast.pushpop import calendar, dedup, garbage, holdings, index, lanes, shelf, stock
 
 if TYPE_CHECKING:
     import random
@@ -28,7 +28,7 @@ def small(random: random.Random) -> Iterator[None]:
             (shelf, "RISE_AT_ONCE", (1, 2, 50)),
             (calendar, "CHUNK", (1, 2, 5)),
             (dedup, "CHUNK", (1, 2, 5)),
-            (stock, "SWEEP_AT_ONCE", (1, 2, 5)),
+            (garbage, "SWEEP_AT_ONCE", (1, 2, 5)),
             (stock, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
             (stock, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
             (stock, "SPOILED_AT_ONCE", (1, 2, 5, 200)),

@@ -66,7 +66,7 @@ def _expected(queue: DrivenQueue, contents: stored.Contents) -> tuple[Counter[tu
         state = "locked" if where.startswith(stored.LOCKED) else "moving" if "parcel" in where else where
         if state in ("waiting", "delayed") and entry.until is not None and entry.until <= queue.now:
             unnoticed = True
-            if not queue.queue.keeps_expired:
+            if queue.queue.expired_go_to is None:
                 continue
             state = "moving"
         expected[entry.id(contents.partition), state, entry.deliveries] += 1

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.pushpop.bounds import MAX_POP_BYTES
 from holdfast.pushpop.lanes import SEGMENT_BYTES, SEGMENT_ITEMS
-from holdfast.pushpop.stock import MAX_POP_BYTES
 from properties.driven import Cost, DrivenQueue
 
 LARGE = "x" * 10_000

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.serialization import dump
 from properties.driven import DrivenQueue
 
 
@@ -162,16 +161,3 @@ def test_a_push_does_not_rewrite_whom_parcels_came_from() -> None:
         assert not queue.call("Receive", letter(f"queue-{number}@0", number))["taken"]
         assert queue.cost.keys_written == 0
     assert queue.call("Receive", letter("queue-7@0", 8))["taken"]
-
-
-def test_what_the_metadata_said_of_parcels_is_not_forgotten() -> None:
-    """As it did before they had values of their own."""
-    queue = DrivenQueue()
-    queue.push("one")
-    queue.store["metadata"] = dump(queue.value("metadata") | {"_transfers": {"a@0": 3, "b@1": 5}})
-    queue.restart()
-    assert not queue.call("Receive", letter("a@0", 3))["taken"]
-    assert "_transfers" not in queue.value("metadata")
-    queue.restart()
-    assert not queue.call("Receive", letter("b@1", 5))["taken"]
-    assert queue.call("Receive", letter("b@1", 6))["taken"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from holdfast.pushpop import shelf
-from holdfast.pushpop.core import CLAIM_LEEWAY
+from holdfast.pushpop.duplicates import CLAIM_LEEWAY
 from holdfast.pushpop.shelf import RISE_AT_ONCE
 from holdfast.pushpop.stock import SPOILED_AT_ONCE
 from properties.driven import DrivenQueue

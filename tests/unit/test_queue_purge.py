@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.pushpop.garbage import SWEEP_AT_ONCE
 from holdfast.pushpop.lanes import SEGMENT_ITEMS
-from holdfast.pushpop.stock import SWEEP_AT_ONCE
 from properties.driven import DrivenQueue
 
 

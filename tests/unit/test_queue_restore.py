@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.errors import StorageBroken
+from holdfast.pushpop.format import FORMAT
+from holdfast.pushpop.stored import StoredQueue
+from holdfast.runtime.serialization import dump
 from properties.driven import DrivenQueue
 from properties.operations import Known, Operations
 from properties.sizes import small
@@ -67,3 +71,21 @@ def test_a_turn_that_changes_nothing_writes_nothing() -> None:
     for method in ("Pop", "PopWithAck", "Peek", "InFlight", "Stats", "GetConfig"):
         queue.call(method)
         assert queue.cost.keys_written == 0, method
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        ({"_format": FORMAT + 1}, f"format {FORMAT + 1}, of a later version"),
+        ({"_format": FORMAT - 1}, f"format {FORMAT - 1}, of an earlier version"),
+        ({"_format": "new"}, "does not say in which format"),
+        ({}, "does not say in which format"),
+    ],
+)
+def test_a_state_of_another_format_is_refused_in_a_sentence(metadata: dict[str, Any], found: str) -> None:
+    queue = DrivenQueue()
+    queue.store["metadata"] = dump(metadata)
+    with pytest.raises(StorageBroken, match=f"Queue orders .*{found}.*reads format {FORMAT}"):
+        queue.pop()
+    with pytest.raises(StorageBroken, match=f"{found}.*reads format {FORMAT}"):
+        StoredQueue("orders", metadata, None, queue.now)

@@ -289,32 +289,26 @@ async def test_after_it_was_woken_any_deadline_is_armed_again(actor: Subject, ho
     assert len(host.reminders) == 2
 
 
+async def lock(actor: Subject) -> None:
+    async with actor.work.turn() as turn:
+        turn.put("lock", 1)
+        turn.wake_at(1030.0)
+
+
 async def test_a_deadline_is_armed_before_what_has_it_is_saved(actor: Subject, host: MemoryHost) -> None:
     host.before_save = OSError("no")
-
-    async def lock() -> None:
-        async with actor.work.turn() as turn:
-            turn.put("lock", 1)
-            turn.wake_at(1030.0)
-
     with pytest.raises(errors.SaveFailed):
-        await lock()
+        await lock(actor)
     assert len(host.reminders) == 1
     host.before_save = None
-    await lock()
+    await lock(actor)
     assert len(host.reminders) == 2, "whether the first one was heard is not known"
 
 
 async def test_without_its_reminder_nothing_is_saved(actor: Subject, host: MemoryHost) -> None:
     host.on_reminder = OSError("no")
-
-    async def lock() -> None:
-        async with actor.work.turn() as turn:
-            turn.put("lock", 1)
-            turn.wake_at(1030.0)
-
     with pytest.raises(errors.SaveFailed):
-        await lock()
+        await lock(actor)
     assert host.rows == {}
 
 

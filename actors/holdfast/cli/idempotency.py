@@ -12,7 +12,7 @@ from rich.text import Text
 from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import from_arguments
-from holdfast.cli.remote import NOTHING_THERE, RemoteGroup, server_command, show_json
+from holdfast.cli.remote import NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
 from holdfast.cli.watching import interval_option, watch
 from holdfast.idempotency.record import DEFAULT_LEASE, DEFAULT_RETENTION, MAX_LEASE, MAX_RETENTION
 
@@ -117,7 +117,7 @@ def commit(
     text = b"null" if result is None else next(from_arguments([result]))
     with server.connect() as session:
         answer = session.ask(session.record(tenant_id, key).commit(owner, text, retention))
-    _done(answer, as_json, "recorded: it has happened")
+    show_done(answer, as_json, "recorded: it has happened")
 
 
 @idempotency.command(short_help="Tell that it has not happened.")
@@ -130,7 +130,7 @@ def fail(server: Server, as_json: bool, key: str, tenant_id: str | None, owner: 
     """Tell that it has not happened: whoever begins next runs it."""
     with server.connect() as session:
         answer = session.ask(session.record(tenant_id, key).fail(owner, error))
-    _done(answer, as_json, "recorded: it has not happened")
+    show_done(answer, as_json, "recorded: it has not happened")
 
 
 @idempotency.command(short_help="Tell that it still runs.")
@@ -143,14 +143,7 @@ def renew(server: Server, as_json: bool, key: str, tenant_id: str | None, owner:
     """Tell that it still runs, so that nobody else begins."""
     with server.connect() as session:
         answer = session.ask(session.record(tenant_id, key).renew(owner, lease))
-    _done(answer, as_json, f"yours until {printing.moment(answer['lease_expires_at'])}")
-
-
-def _done(answer: Answer, as_json: bool, told: str) -> None:
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(told)
+    show_done(answer, as_json, f"yours until {printing.moment(answer['lease_expires_at'])}")
 
 
 def _record(answer: Answer) -> RenderableType:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import click
 
 from holdfast import __version__
-from holdfast.cli.dev import dev
-from holdfast.cli.doctor import doctor
-from holdfast.cli.idempotency import idempotency
 from holdfast.cli.options import from_settings_file
-from holdfast.cli.orchestration import orchestration
-from holdfast.cli.queue import queue
-from holdfast.cli.serve import serve
-from holdfast.cli.snapshot import snapshot
-from holdfast.cli.token import token
-from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
+
+#: Each is a function of that name in a module of that name.
+COMMANDS = ("dev", "doctor", "idempotency", "orchestration", "queue", "serve", "snapshot", "token", "worker")
 
 _EPILOG = (
     "Every option is also an environment variable HOLDFAST_…, shown beside it, and a key of holdfast.toml in the "
@@ -25,17 +20,27 @@ _EPILOG = (
 )
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Commands(click.Group):
+    """Reads a command when it is asked for: what one of them needs can take longer to import than another to run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(
+    cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="holdfast")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Durable queues and durable orchestrations for Python services, on Dapr actors."""
-    assert isinstance(context.command, click.Group)
-    context.default_map = from_settings_file(context.command)
-
-
-for _command in (serve, worker, dev, doctor, queue, orchestration, idempotency, snapshot, token):
-    cli.add_command(_command)
+    context.default_map = from_settings_file(context)
 
 
 def main() -> None:

@@ -30,17 +30,20 @@ def option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
     return click.option(*names, **(shown | attributes))
 
 
-def from_settings_file(group: click.Group, path: Path = SETTINGS_FILE) -> dict[str, Any]:
+def from_settings_file(context: click.Context, path: Path = SETTINGS_FILE) -> dict[str, Any]:
     """The file's values as click's defaults, for every command that has such an option, in groups of groups too."""
+    assert isinstance(context.command, click.Group)
     values = _read(path)
     values.pop(TENANTS, None)
+    if not values:
+        return {}
     # As text, as an environment variable has it: click would make 1 of 1.5, and "true" of true.
     by_name = {
         key.replace("_", "-"): value if isinstance(value, bool | list | dict) else str(value)
         for key, value in values.items()
     }
     known: set[str] = set()
-    defaults = _defaults(group, by_name, known)
+    defaults = _defaults(context, context.command, by_name, known)
     unknown = sorted(key for key in values if key.replace("_", "-") not in known)
     if unknown:
         raise SettingsError(
@@ -66,10 +69,12 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} cannot be read: {error}") from error
 
 
-def _defaults(group: click.Group, values: dict[str, Any], known: set[str]) -> dict[str, Any]:
+def _defaults(context: click.Context, group: click.Group, values: dict[str, Any], known: set[str]) -> dict[str, Any]:
     """As click wants them: by command, and by the name of the parameter; ``known`` gathers the options' names."""
     defaults: dict[str, Any] = {}
-    for name, command in group.commands.items():
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         mine = {
             key: param.name
             for param in command.params
@@ -79,7 +84,7 @@ def _defaults(group: click.Group, values: dict[str, Any], known: set[str]) -> di
         known.update(mine)
         defaults[name] = {mine[key]: value for key, value in values.items() if key in mine}
         if isinstance(command, click.Group):
-            defaults[name] |= _defaults(command, values, known)
+            defaults[name] |= _defaults(context, command, values, known)
     return defaults
 
 

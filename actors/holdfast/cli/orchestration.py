@@ -13,17 +13,20 @@ from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.orchestration_history import export, history
 from holdfast.cli.queue_input import from_arguments
-from holdfast.cli.remote import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_json
+from holdfast.cli.remote import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
 from holdfast.cli.watching import interval_option, watch
 from holdfast.client.run_answers import ended
 from holdfast.client.run_calls import LONGEST_WAIT, list_runs
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from typing import BinaryIO
 
     from holdfast.cli.remote import Server, Session
     from holdfast.client.run_calls import Answer, RunCalls
+
+    Call = Callable[[RunCalls], Coroutine[Any, Any, Answer]]
 
 EXIT_CODES = """\b
 Exit codes:
@@ -141,10 +144,8 @@ def raise_event(
     """
     import uuid
 
-    text = _json(data, None)
-    with server.connect() as session:
-        answer = session.ask(session.run(instance_id).raise_event(event, text, event_id or uuid.uuid4().hex))
-    _show_done(answer, as_json, f"{event} raised")
+    text, known_by = _json(data, None), event_id or uuid.uuid4().hex
+    _tell(server, as_json, instance_id, lambda run: run.raise_event(event, text, known_by), f"{event} raised")
 
 
 @orchestration.command(short_help="Ask one to end.")
@@ -153,9 +154,7 @@ def raise_event(
 @server_command
 def cancel(server: Server, as_json: bool, instance_id: str, reason: str | None) -> None:
     """Ask an instance to end: its code is told, and may clean up. So are its sub-orchestrations."""
-    with server.connect() as session:
-        answer = session.ask(session.run(instance_id).cancel(reason))
-    _show_done(answer, as_json, f"{instance_id} was asked to end")
+    _tell(server, as_json, instance_id, lambda run: run.cancel(reason), f"{instance_id} was asked to end")
 
 
 @orchestration.command(short_help="Let one rest.")
@@ -164,9 +163,7 @@ def cancel(server: Server, as_json: bool, instance_id: str, reason: str | None) 
 @server_command
 def suspend(server: Server, as_json: bool, instance_id: str, reason: str | None) -> None:
     """Let an instance rest until it is resumed; what comes meanwhile is kept."""
-    with server.connect() as session:
-        answer = session.ask(session.run(instance_id).suspend(reason))
-    _show_done(answer, as_json, f"{instance_id} rests")
+    _tell(server, as_json, instance_id, lambda run: run.suspend(reason), f"{instance_id} rests")
 
 
 @orchestration.command(short_help="Let one that rests go on.")
@@ -174,9 +171,7 @@ def suspend(server: Server, as_json: bool, instance_id: str, reason: str | None)
 @server_command
 def resume(server: Server, as_json: bool, instance_id: str) -> None:
     """Let an instance that rests go on."""
-    with server.connect() as session:
-        answer = session.ask(session.run(instance_id).resume())
-    _show_done(answer, as_json, f"{instance_id} goes on")
+    _tell(server, as_json, instance_id, lambda run: run.resume(), f"{instance_id} goes on")
 
 
 @orchestration.command(short_help="Forget one.")
@@ -190,7 +185,7 @@ def delete(server: Server, as_json: bool, instance_id: str, force: bool, yes: bo
         if not yes:
             click.confirm(f"Forget {instance_id} and its history for good?", abort=True, err=True)
         answer = session.ask(session.run(instance_id).delete(force=force))
-    _show_done(answer, as_json, f"{instance_id} deleted")
+    show_done(answer, as_json, f"{instance_id} deleted")
 
 
 @orchestration.command("list", short_help="List the instances there are.")
@@ -250,11 +245,10 @@ def _show_end(answer: Answer, as_json: bool) -> None:
         sys.exit(FAILED)
 
 
-def _show_done(answer: Answer, as_json: bool, told: str) -> None:
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(told)
+def _tell(server: Server, as_json: bool, instance_id: str, call: Call, told: str) -> None:
+    with server.connect() as session:
+        answer = session.ask(call(session.run(instance_id)))
+    show_done(answer, as_json, told)
 
 
 def _json(given: str | None, file: BinaryIO | None) -> bytes:

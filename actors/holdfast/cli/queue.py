@@ -13,7 +13,7 @@ from holdfast.cli import printing, queue_letters, queue_locks
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import Lines, field_of, from_arguments, progress
-from holdfast.cli.remote import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_command, show_json
+from holdfast.cli.remote import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
 from holdfast.cli.watching import interval_option, watch
 from holdfast.client.parcels import Entry, pack
 from holdfast.errors import HoldfastError
@@ -177,10 +177,7 @@ def revoke(server: Server, as_json: bool, name: str, item_id: str) -> None:
     """Remove one item that is not locked, by its id. Exits with 3 when there is no such item."""
     with server.connect() as session:
         answer = session.ask(session.queue(name).revoke(item_id))
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(f"{item_id} removed")
+    show_done(answer, as_json, f"{item_id} removed")
 
 
 @queue.command(short_help="Remove all that waits.")
@@ -195,10 +192,7 @@ def purge(server: Server, as_json: bool, name: str, yes: bool) -> None:
             waiting = session.ask(calls.stats())["count"]
             click.confirm(f"Remove {waiting:,} waiting items of {name} for good?", abort=True, err=True)
         answer = session.ask(calls.purge())
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(f"{answer['purged']:,} items removed")
+    show_done(answer, as_json, f"{answer['purged']:,} items removed")
 
 
 @queue.command(short_help="Show or change the configuration.")

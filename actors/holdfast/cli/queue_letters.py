@@ -11,7 +11,7 @@ from holdfast.cli import printing
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import steps
-from holdfast.cli.remote import NOTHING_THERE, server_command, show_json
+from holdfast.cli.remote import NOTHING_THERE, server_command, show_done, show_json
 
 if TYPE_CHECKING:
     from holdfast.cli.remote import Server, Session
@@ -66,10 +66,7 @@ def redrive(server: Server, as_json: bool, name: str, ids: tuple[str, ...], most
     with server.connect() as session:
         calls = session.queue(name)
         answer = session.ask(calls.redrive(ids, most)) if ids else _redrive_all(session, calls, most)
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(f"{printing.counted(answer['redriven'], 'dead letter')} put back")
+    show_done(answer, as_json, f"{printing.counted(answer['redriven'], 'dead letter')} put back")
 
 
 def _redrive_all(session: Session, calls: QueueCalls, most: int | None) -> Answer:

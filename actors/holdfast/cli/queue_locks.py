@@ -11,7 +11,7 @@ import click
 from holdfast.cli import printing
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
-from holdfast.cli.remote import server_command, show_json
+from holdfast.cli.remote import server_command, show_done, show_json
 
 if TYPE_CHECKING:
     from holdfast.cli.remote import Server
@@ -58,7 +58,7 @@ def in_flight(server: Server, as_json: bool, name: str) -> None:
 def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
     """Acknowledge what is locked: it is done with."""
     with server.connect() as session:
-        _show_done(session.ask(session.queue(name).acknowledge(lock_id)), as_json)
+        _show_message(session.ask(session.queue(name).acknowledge(lock_id)), as_json)
 
 
 @click.command(cls=LockCommand, short_help="Give back what is locked.")
@@ -73,7 +73,7 @@ def abandon(
 ) -> None:
     """Give back what is locked, to the front of its priority."""
     with server.connect() as session:
-        _show_done(session.ask(session.queue(name).abandon(lock_id, error, delay, only or None)), as_json)
+        _show_message(session.ask(session.queue(name).abandon(lock_id, error, delay, only or None)), as_json)
 
 
 @click.command(cls=LockCommand, short_help="Give back what somebody else has locked.")
@@ -85,7 +85,7 @@ def abandon(
 def requeue(server: Server, as_json: bool, name: str, lock_id_prefix: str, error: str | None, delay: float) -> None:
     """Give back what somebody else has locked, by as much of the lock's id as 'in-flight' shows."""
     with server.connect() as session:
-        _show_done(session.ask(session.queue(name).requeue(lock_id_prefix, error, delay)), as_json)
+        _show_message(session.ask(session.queue(name).requeue(lock_id_prefix, error, delay)), as_json)
 
 
 @click.command(cls=LockCommand, short_help="Make a lock last longer.")
@@ -102,10 +102,8 @@ def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int)
         calls = session.queue(name)
         whole = _WHOLE_LOCK_ID.fullmatch(lock_id)
         answer = session.ask(calls.extend(lock_id, seconds) if whole else calls.extend_in_flight(lock_id, seconds))
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(f"Locked for {printing.spoken(max(0, answer['lock_expires_at'] - time.time()))} more")
+    left = printing.spoken(max(0, answer["lock_expires_at"] - time.time()))
+    show_done(answer, as_json, f"Locked for {left} more")
 
 
 @click.command("dead-letter", cls=LockCommand)
@@ -119,7 +117,7 @@ def dead_letter(
 ) -> None:
     """Move what is locked to the queue's dead-letter queue."""
     with server.connect() as session:
-        _show_done(session.ask(session.queue(name).dead_letter(lock_id, reason, only or None)), as_json)
+        _show_message(session.ask(session.queue(name).dead_letter(lock_id, reason, only or None)), as_json)
 
 
 @click.command(short_help="Complete locked items by their ids.")
@@ -133,15 +131,9 @@ def complete(server: Server, as_json: bool, name: str, ids: tuple[str, ...]) -> 
     """
     with server.connect() as session:
         answer = session.ask(session.queue(name).complete(ids))
-    if as_json:
-        show_json(answer)
-    else:
-        ignored = f", {answer['ignored']:,} ignored" if answer["ignored"] else ""
-        click.echo(f"{printing.counted(answer['completed'], 'item')} completed{ignored}")
+    ignored = f", {answer['ignored']:,} ignored" if answer["ignored"] else ""
+    show_done(answer, as_json, f"{printing.counted(answer['completed'], 'item')} completed{ignored}")
 
 
-def _show_done(answer: Answer, as_json: bool) -> None:
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(answer["message"])
+def _show_message(answer: Answer, as_json: bool) -> None:
+    show_done(answer, as_json, answer["message"])

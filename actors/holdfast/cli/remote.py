@@ -170,3 +170,11 @@ def server_command(function: Callable[..., None]) -> Callable[..., None]:
 
 def show_json(answer: Any) -> None:
     click.echo(dump(answer))
+
+
+def show_done(answer: Any, as_json: bool, told: str) -> None:
+    """The answer to a call that does something, or what it means in words."""
+    if as_json:
+        show_json(answer)
+    else:
+        click.echo(told)

@@ -177,11 +177,11 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             for doorbell in self._doorbells:
                 ring(self.host, self._errands, doorbell, self._qualified)
             self._doorbells.clear()
-        if queue.stock.holdings.outbox:
+        if queue.post.waits:
             self._errands.start("transfer", self._transfer)
         if queue.to_be_listed:
             self._errands.start("listing", self._list)
-        if queue.untold:
+        if queue.settings.untold:
             self._errands.start("telling", self._tell)
 
     async def _transfer(self) -> None:

@@ -5,7 +5,6 @@ In state values of their own, several sources in each: there may be many in time
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -29,16 +28,6 @@ class Arrivals:
     def changes(self) -> dict[str, dict[str, int]]:
         changed, self._changed = self._changed, {}
         return changed
-
-    @classmethod
-    def moved(cls, transfers: dict[str, int]) -> Arrivals:
-        """From where they were before they had values of their own: in the metadata."""
-        arrivals = cls()
-        values: dict[str, dict[str, int]] = defaultdict(dict)
-        for source, number in transfers.items():
-            values[arrivals_key(source)][source] = number
-        arrivals._changed.update(values)
-        return arrivals
 
     def _load(self, key: str) -> Steps[dict[str, int]]:
         if key in self._changed:

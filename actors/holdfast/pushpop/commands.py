@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, QueueLocked
 from holdfast.pushpop import replies, requests
+from holdfast.pushpop.bounds import MAX_POP_BYTES
 from holdfast.pushpop.config import QueueConfig
-from holdfast.pushpop.core import MAX_POP, MAX_TTL, Pushed
-from holdfast.pushpop.items import Item, Place, marked
-from holdfast.pushpop.stock import MAX_POP_BYTES
+from holdfast.pushpop.core import MAX_POP, MAX_TTL
+from holdfast.pushpop.items import Item, Place, Pushed, marked
 from holdfast.runtime.gather import LATER
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _set_config(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 def _configure(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Configure.parse(data)
     yield from ()
-    queue.be_told(QueueConfig.stored(request.config), request.version)
+    queue.settings.be_told(QueueConfig.stored(request.config), request.version)
     return {"success": True}
 
 
@@ -244,8 +244,8 @@ def _untold(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     return {
         "success": True,
         "config": queue.config.model_dump(exclude_defaults=True),
-        "version": queue.config_version,
-        "partitions": queue.untold,
+        "version": queue.settings.version,
+        "partitions": queue.settings.untold,
     }
 
 
@@ -262,7 +262,7 @@ def _revoke(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
 
 def _dead_letters(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.DeadLetters.parse(data)
-    letters, after = yield from queue.dead_letters(_place(request.cursor), request.limit, request.original_queue)
+    letters, after = yield from queue.post.dead_letters(_place(request.cursor), request.limit, request.original_queue)
     return replies.dead_letters(_counted(moment, letters), queue.partition, after)
 
 
@@ -271,9 +271,11 @@ def _redrive(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Redrive.parse(data)
     limit = min(MAX_POP, request.max or MAX_POP)
     if request.ids is not None:
-        redriven, more = yield from queue.redrive(moment.now, request.ids, limit, request.original_queue)
+        redriven, more = yield from queue.post.redrive(moment.now, request.ids, limit, request.original_queue)
         return {"success": True, "redriven": redriven, "more": more}
-    redriven, after = yield from queue.redrive_next(moment.now, _place(request.cursor), limit, request.original_queue)
+    redriven, after = yield from queue.post.redrive_next(
+        moment.now, _place(request.cursor), limit, request.original_queue
+    )
     answer: Answer = {"success": True, "redriven": redriven, "more": after is not None}
     return answer if after is None else answer | {"cursor": replies.cursor(after)}
 
@@ -290,14 +292,14 @@ def _place(cursor: str | None) -> Place | None:
 def _receive(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     request = requests.Receive.parse(data)
     items = [(entry.priority, Item.from_json(entry.stored.model_dump())) for entry in request.items]
-    return {"success": True, "taken": (yield from queue.receive(request.source, request.number, items))}
+    return {"success": True, "taken": (yield from queue.post.receive(request.source, request.number, items))}
 
 
 def _transferred(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:
     """Answers what is to be transferred next."""
     if data is not None:
-        yield from queue.transferred(requests.Transferred.parse(data).number)
-    return {"success": True, "next": (yield from queue.transfer())}
+        yield from queue.post.transferred(requests.Transferred.parse(data).number)
+    return {"success": True, "next": (yield from queue.post.transfer())}
 
 
 def _listed(queue: Queue, moment: Moment, data: Any) -> Steps[Answer]:

@@ -173,6 +173,32 @@ _STORED = (
 
 
 @dataclass(frozen=True, slots=True)
+class Pushed:
+    """What somebody wants to put into a queue."""
+
+    priority: int
+    text: str
+    idempotency_key: str | None = None
+    dedup_id: str | None = None
+    delay_seconds: float = 0.0
+    ttl_seconds: int | None = None
+    tenant_id: str | None = None
+
+    def item(self, now: float, default_ttl: int | None, due_at: float | None = None) -> Item:
+        ttl = default_ttl if self.ttl_seconds is None else self.ttl_seconds
+        return Item(
+            self.text,
+            now,
+            self.idempotency_key,
+            self.dedup_id,
+            # Its time runs from when it can be taken.
+            None if ttl is None else (due_at or now) + ttl,
+            due_at,
+            tenant_id=self.tenant_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """An item on its way to someone: what was pushed, and what is known of it."""
 

@@ -91,15 +91,15 @@ class Shelf:
         if empty and (shelved.file == self._low or not self._low_exists):
             yield from self._rise()
 
-    def purge(self) -> tuple[int, int, int]:
-        """Forgets all that lies here. Answers how many were not due yet, and which files may go now: first and last."""
-        purged, first = self.waiting, self._low
+    def purge(self) -> tuple[int, int]:
+        """Forgets all that lies here. Answers which files may go now: first and last."""
+        first = self._low
         self.waiting = 0
         if self._filled:
             self._start_file()
         self.floor = self._low = self.tail
         self._low_exists = False
-        return purged, first, self.tail - 1
+        return first, self.tail - 1
 
     def discard(self, file: int) -> None:
         """Deletes a purged file; nobody holds anything in it."""

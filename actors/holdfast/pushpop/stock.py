@@ -10,23 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StorageBroken
+from holdfast.pushpop.bounds import Basket, Bounds
 from holdfast.pushpop.calendar import Calendar
+from holdfast.pushpop.garbage import Garbage
 from holdfast.pushpop.holdings import Group, Holdings, Lock, Parcel
-from holdfast.pushpop.items import Delivery, Item, Place, Shelved, Taken, segment_key, shelf_key
+from holdfast.pushpop.items import Delivery, Item, ItemId, Place, Shelved, Taken, segment_key, shelf_key
 from holdfast.pushpop.lanes import SEGMENT_BYTES, Lane
+from holdfast.pushpop.segments import Segments
 from holdfast.pushpop.shelf import FILE_BYTES, Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.pushpop.items import ItemId
     from holdfast.pushpop.steps import Steps
 
-# A pop stops before its answer grows past what daprd hands from one sidecar to another when nobody told it more.
-MAX_POP_BYTES = 3 * 1024 * 1024
-# Segments of a purged queue that are deleted in one transaction.
-SWEEP_AT_ONCE = 200
-# Entries of the calendar that are dealt with in one, unless what they touch is large before.
+# Entries of the calendar that are dealt with in one transaction, unless what they touch is large before.
 CATCH_UP_AT_ONCE = 200
 # One save may have 32 MiB with daprd, and text can take four times as many bytes as it has characters.
 CATCH_UP_BYTES = 2 * 1024 * 1024
@@ -61,14 +59,8 @@ class Stock:
         self.calendar = Calendar()
         #: Numbers of segments are never used again, so that an item's id is its own for ever.
         self._next_segment = 0
-        #: State values that nobody wants: priority (none for the shelf's), first and last.
-        self._garbage: list[tuple[int | None, int, int]] = []
-        #: What may not be wanted any more when the turn is over.
-        self._suspects: set[tuple[int, int]] = set()
-        self._suspect_files: set[int] = set()
-        self._changed: dict[str, Any] = {}
-        #: What was read in this turn.
-        self._read: dict[str, Any] = {}
+        self._segments = Segments(name)
+        self._garbage = Garbage()
 
     @property
     def waiting(self) -> int:
@@ -86,7 +78,7 @@ class Stock:
 
     @property
     def has_garbage(self) -> bool:
-        return bool(self._garbage)
+        return bool(self._garbage.ranges)
 
     def next_moment(self) -> float | None:
         """When something happens to an item by itself."""
@@ -102,17 +94,14 @@ class Stock:
 
     def changes(self) -> dict[str, Any]:
         """What changed since the last call, but for the metadata; None deletes a value."""
-        for priority, segment in self._suspects:
+        segments, files = self._garbage.suspects()
+        for priority, segment in segments:
             if not self._wanted(priority, segment):
-                self._changed[segment_key(priority, segment)] = None
-        for file in self._suspect_files:
+                self._segments.delete(segment_key(priority, segment))
+        for file in files:
             if file < self.shelf.floor and not self.holdings.holds(shelf_key(file)):
                 self.shelf.discard(file)
-        self._suspects.clear()
-        self._suspect_files.clear()
-        self._read.clear()
-        changed, self._changed = self._changed, {}
-        return changed | self.holdings.changes() | self.shelf.changes() | self.calendar.changes()
+        return self._segments.changes() | self.holdings.changes() | self.shelf.changes() | self.calendar.changes()
 
     # In
 
@@ -166,9 +155,9 @@ class Stock:
             yield from self._pass_head(lane)
             lane.count -= 1
         else:
-            items = yield from self._items(taken.place.segment_key)
+            items = yield from self._segments.items(taken.place.segment_key)
             items[taken.place.ordinal] = items[taken.place.ordinal] | {GONE: True} if keep else None
-            self._changed[taken.place.segment_key] = {"items": items}
+            self._segments.put(taken.place.segment_key, items)
             lane.gaps += 1
             lane.count -= 1
         self._leave_if_empty(lane)
@@ -178,7 +167,7 @@ class Stock:
         for entry in taken:
             if entry.shelved is not None:
                 yield from self.shelf.remove(entry.shelved)
-            self._suspect(entry)
+            self._garbage.suspect(entry)
 
     def purge(self) -> int:
         """Forgets all that waits or is not due. Locked items stay. The state values go later, some at a time."""
@@ -189,31 +178,16 @@ class Stock:
             self._discard(lane)
             for returned in lane.returned:
                 self.holdings.forget_returned(returned)
-                self._suspect(returned.taken)
+                self._garbage.suspect(returned.taken)
         for taken in self.holdings.purge_postponed():
-            self._suspect(taken)
+            self._garbage.suspect(taken)
         self.lanes.clear()
-        _, first, last = self.shelf.purge()
-        if first <= last:
-            self._garbage.append((None, first, last))
+        self._garbage.discard(None, *self.shelf.purge())
         return purged
 
     def sweep(self) -> bool:
         """Deletes some of the state values nobody wants; whether there were any."""
-        room = SWEEP_AT_ONCE
-        found = bool(self._garbage)
-        while self._garbage and room > 0:
-            priority, first, last = self._garbage.pop()
-            upto = min(last, first + room - 1)
-            for number in range(first, upto + 1):
-                if priority is None:
-                    self._suspect_files.add(number)
-                else:
-                    self._suspects.add((priority, number))
-            room -= upto - first + 1
-            if upto < last:
-                self._garbage.append((priority, upto + 1, last))
-        return found
+        return self._garbage.sweep()
 
     # Looking
 
@@ -254,7 +228,7 @@ class Stock:
                 if segments >= BROWSE_AT_ONCE:
                     return basket.found, last
                 segments += 1
-                items = yield from self._items(segment_key(priority, segment))
+                items = yield from self._segments.items(segment_key(priority, segment))
                 for number in range(ordinal, len(items)):
                     place = Place(priority, segment, number)
                     if (taken := waiting_at(place, items[number])) and not basket.add((yield from self.deliver(taken))):
@@ -278,7 +252,7 @@ class Stock:
             if slot is None:
                 raise StorageBroken(f"Queue {self._name} is damaged: a delayed item is missing from the store.")
             return Delivery(taken, Item.from_json(slot))
-        items = yield from self._items(taken.place.segment_key)
+        items = yield from self._segments.items(taken.place.segment_key)
         return Delivery(taken, Item.from_json(items[taken.place.ordinal]))
 
     def expired_of(self, taken: Iterable[Taken], now: float) -> Steps[list[Taken]]:
@@ -289,8 +263,11 @@ class Stock:
                 found.append(entry)
         return found
 
-    def find(self, wanted: ItemId) -> Steps[Found | None]:
-        """The item with this id; None when there is none, or when it is on its way to another queue."""
+    def find(self, item_id: str, partition: int) -> Steps[Found | None]:
+        """The item with this id; None when this partition has none, or it is on its way to another queue."""
+        wanted = ItemId.parse(item_id)
+        if wanted is None or wanted.partition != partition:
+            return None
         shelved = None
         place = Place(wanted.priority, wanted.container, wanted.ordinal)
         if wanted.delayed:
@@ -311,7 +288,7 @@ class Stock:
         lane = self.lanes.get(place.priority)
         if lane is None or not lane.spans(place):
             return None
-        items = yield from self._items(place.segment_key)
+        items = yield from self._segments.items(place.segment_key)
         waiting = waiting_at(place, items[place.ordinal]) if place.ordinal < len(items) else None
         return Found(waiting, shelved, None) if waiting is not None and waiting.shelved == shelved else None
 
@@ -347,7 +324,7 @@ class Stock:
             if lane is not None and lane.size < SEGMENT_BYTES:
                 sizes[segment_key(priority, lane.tail)] = lane.size  # the last segment, where it comes to
             return bounds.add(sizes)
-        items = [item for item in (yield from self._items_if_any(segment_key(priority, number))) or () if item]
+        items = [item for item in (yield from self._segments.items_if_any(segment_key(priority, number))) or () if item]
         sizes = {shelf_key(item["shelved"][0]): FILE_BYTES for item in items if "shelved" in item}
         sizes[segment_key(priority, number)] = sum(len(item["item"]) for item in items if "shelved" not in item)
         return bounds.add(sizes)
@@ -363,7 +340,7 @@ class Stock:
 
     def _look_through(self, priority: int, segment: int, now: float, *, keep: bool) -> Steps[list[Taken]]:
         """Withdraws what has expired from a segment, and notes when to look again."""
-        items = yield from self._items_if_any(segment_key(priority, segment))
+        items = yield from self._segments.items_if_any(segment_key(priority, segment))
         spoiled: list[Taken] = []
         again: list[float] = []
         for ordinal, entry in enumerate(items or ()):
@@ -404,13 +381,11 @@ class Stock:
         places = []
         segments: dict[str, list[Any]] = {}
         for priority, entry, size in entries:
-            lane = self.lanes.get(priority)
-            if lane is None:
-                lane = self.lanes[priority] = Lane(priority, self._next_segment)
+            lane = self._lane(priority)
             place = lane.append(size)
             key = place.segment_key
             if key not in segments:
-                segments[key] = [] if place.ordinal == 0 else (yield from self._items(key))
+                segments[key] = [] if place.ordinal == 0 else (yield from self._segments.items(key))
             segments[key].append(entry)
             places.append(place)
             until = entry.get("until")
@@ -418,7 +393,7 @@ class Stock:
                 lane.look_at = until
                 yield from self.calendar.add(until, [LOOK_THROUGH, priority, place.segment])
         for key, items in segments.items():
-            self._changed[key] = {"items": items}
+            self._segments.put(key, items)
         return places
 
     def _to_the_front(self, number: int, taken: Iterable[Taken]) -> None:
@@ -436,7 +411,7 @@ class Stock:
         if lane.returned:
             return lane.returned[0].taken
         while True:
-            items = yield from self._items(segment_key(lane.priority, lane.head))
+            items = yield from self._segments.items(segment_key(lane.priority, lane.head))
             taken = waiting_at(Place(lane.priority, lane.head, lane.offset), items[lane.offset])
             if taken is not None:
                 return taken
@@ -454,9 +429,9 @@ class Stock:
 
     def _pass_head(self, lane: Lane) -> Steps[None]:
         segment = lane.head
-        lane.pass_head(len((yield from self._items(segment_key(lane.priority, segment)))))
+        lane.pass_head(len((yield from self._segments.items(segment_key(lane.priority, segment)))))
         if lane.head != segment:
-            self._suspects.add((lane.priority, segment))
+            self._garbage.suspect_segment(lane.priority, segment)
 
     def _leave_if_empty(self, lane: Lane) -> None:
         if lane.count == 0:
@@ -466,31 +441,8 @@ class Stock:
     def _discard(self, lane: Lane) -> None:
         """Nothing from head to tail is wanted."""
         if not lane.exhausted:
-            self._garbage.append((lane.priority, lane.head, lane.tail))
+            self._garbage.discard(lane.priority, lane.head, lane.tail)
         self._next_segment = max(self._next_segment, lane.tail + 1)
-
-    def _items(self, key: str) -> Steps[list[Any]]:
-        """What a segment holds, with what this turn has changed in it."""
-        items = yield from self._items_if_any(key)
-        if items is None:
-            raise StorageBroken(f"Queue {self._name} is damaged: {key} is missing from the store.")
-        return items
-
-    def _items_if_any(self, key: str) -> Steps[list[Any] | None]:
-        value = self._changed.get(key) or self._read.get(key)
-        if value is None:
-            [value] = yield (key,)
-            if value is None:
-                return None
-            self._read[key] = value
-        items: list[Any] = value["items"]
-        return items
-
-    def _suspect(self, taken: Taken) -> None:
-        """What it lies in may not be wanted any more."""
-        self._suspects.add((taken.place.priority, taken.place.segment))
-        if taken.shelved is not None:
-            self._suspect_files.add(taken.shelved.file)
 
     def _wanted(self, priority: int, segment: int) -> bool:
         lane = self.lanes.get(priority)
@@ -506,8 +458,8 @@ class Stock:
         value |= self.holdings.to_json()
         value["_lanes"] = {str(priority): lane.to_json() for priority, lane in self.lanes.items()}
         value["_next_segment"] = self._next_segment
-        if self._garbage:
-            value["_garbage"] = self._garbage
+        if self._garbage.ranges:
+            value["_garbage"] = self._garbage.ranges
         if (shelf := self.shelf.to_json()) is not None:
             value["_shelf"] = shelf
         if (calendar := self.calendar.to_json()) is not None:
@@ -529,7 +481,7 @@ class Stock:
         stock.shelf = Shelf.from_json(metadata.get("_shelf"))
         stock.calendar = Calendar.from_json(metadata.get("_calendar"))
         stock._next_segment = metadata["_next_segment"]
-        stock._garbage = [tuple(entry) for entry in metadata.get("_garbage", ())]
+        stock._garbage.ranges = [tuple(entry) for entry in metadata.get("_garbage", ())]
         return stock
 
 
@@ -542,46 +494,3 @@ def waiting_at(place: Place, entry: dict[str, Any] | None) -> Taken | None:
 
 def has_expired(expires_at: float | None, now: float) -> bool:
     return expires_at is not None and expires_at <= now
-
-
-class Basket:
-    """As many items as were asked for, as long as they are not too large together."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._size = 0
-        self.found: list[Delivery] = []
-        #: Whether something had to be left out.
-        self.closed = False
-
-    @property
-    def full(self) -> bool:
-        self.closed = self.closed or len(self.found) >= self._count
-        return self.closed
-
-    def add(self, delivery: Delivery) -> bool:
-        if self.full or (self.found and self._size + delivery.item.size > MAX_POP_BYTES):
-            self.closed = True
-            return False
-        self._size += delivery.item.size
-        self.found.append(delivery)
-        return True
-
-
-class Bounds:
-    """What one turn may do by itself: so many things, and so many bytes of the state values they touch."""
-
-    def __init__(self, count: int, size: int) -> None:
-        self._count = count
-        self._room = size
-        self._touched: set[str] = set()
-
-    def add(self, sizes: dict[str, int]) -> bool:
-        """Whether there was room for one more, which touches these; for the first one there always is."""
-        size = sum(size for key, size in sizes.items() if key not in self._touched)
-        if self._count <= 0 or (self._touched and size > self._room):
-            return False
-        self._count -= 1
-        self._room -= size
-        self._touched.update(sizes)
-        return True

@@ -17,7 +17,8 @@ from holdfast.identity import qualify, split_queue_actor
 from holdfast.pushpop.arrivals import arrivals_key
 from holdfast.pushpop.calendar import TICKS_PER_SECOND, Calendar
 from holdfast.pushpop.config import QueueConfig
-from holdfast.pushpop.core import FORMAT, METADATA, Queue
+from holdfast.pushpop.core import METADATA, Queue
+from holdfast.pushpop.format import refuse_other_format
 from holdfast.pushpop.holdings import ERRORS, Group, Lock, Parcel, group_key, lock_key, parcel_key
 from holdfast.pushpop.items import Item, ItemId, Place, segment_key, shelf_key
 from holdfast.pushpop.lanes import Lane
@@ -102,12 +103,11 @@ class StoredQueue:
     """What the metadata of a queue, or of one partition of it, says of its other values."""
 
     def __init__(self, actor_id: str, metadata: dict[str, Any], config: dict[str, Any] | None, as_of: float) -> None:
-        if metadata["_format"] > FORMAT:
-            raise StorageBroken("It was written by a later version of Holdfast.")
+        refuse_other_format("It", metadata)
         self.tenant, self.name, self.partition = split_queue_actor(actor_id)
         self.config = QueueConfig.stored(config)
         self._queue = Queue(self.name, self.config, self.partition)
-        self._queue.takes_dead_letters = metadata.get("_takes_dead_letters", False)
+        self._queue.post.takes_dead_letters = metadata.get("_takes_dead_letters", False)
         self._as_of = as_of
         self._lanes = {
             int(priority): Lane.from_json(int(priority), metadata[priority], value)
@@ -338,7 +338,7 @@ class StoredQueue:
             return None
         parcel = Parcel.from_json(value)
         items = [self._shown(taken, item, MOVING) for taken, item in (yield from self._deliver(parcel.taken))]
-        source = self._queue.source
+        source = self._queue.post.source
         return Sent(qualify(self.tenant, parcel.target), arrivals_key(source), source, number, items)
 
     def _deliver(self, taken: Sequence[Taken], known: dict[str, Any] | None = None) -> Steps[list[tuple[Taken, Item]]]:
@@ -371,7 +371,7 @@ class StoredQueue:
     def _state_of(self, item: Item, state: str) -> str | None:
         if not has_expired(item.expires_at, self._as_of):
             return state
-        return MOVING if self._queue.keeps_expired else None
+        return MOVING if self._queue.expired_go_to is not None else None
 
     def _shown(self, taken: Taken, item: Item, state: str, due_at: float | None = None) -> StoredItem:
         item_id = taken.item_id(self.partition)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from holdfast import App
 from holdfast.orchestration import history
 from holdfast.orchestration.effects import CancelActivity, CancelSubOrchestration
@@ -18,11 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast import Context
-
-
-@pytest.fixture(params=[False, True], ids=["kept", "rebuilt"])
-def cold(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 def driven(body: Callable[[Context], Any], cold: bool) -> Driver:

@@ -1,0 +1,107 @@
+"""Orchestrations that start others, and hear of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+
+from holdfast.errors import SubOrchestrationFailed
+from holdfast.orchestration.effects import CancelSubOrchestration, StartSubOrchestration, TellParent
+from holdfast.orchestration.failures import Failure
+from holdfast.orchestration.instance import Verdict
+from holdfast.orchestration.messages import Start
+from holdfast.orchestration.records import Parent
+from unit.orchestration.driver import Driver
+
+if TYPE_CHECKING:
+    from holdfast import App, Context
+
+
+def test_sub_orchestrations(app: App, cold: bool) -> None:
+    @app.orchestration
+    async def child(ctx: Context, number: int) -> int: ...
+
+    @app.orchestration
+    async def parent(ctx: Context) -> list[Any]:
+        try:
+            await ctx.sub(child, 3, instance_id="failing")
+        except SubOrchestrationFailed as error:
+            reason = error.reason
+        started = await ctx.sub(child, 4, detached=True)
+        return [reason, started, *await asyncio.gather(ctx.sub(child, 1), ctx.sub("child", 2, version="1"))]
+
+    driver = Driver(app, "p", cold=cold)
+    driver.start("parent")
+    driver.fail_sub(2, Failure(type="ValueError", message="odd"))
+    detached, first, second = driver.history[-3:]
+    driver.complete_sub(first.seq, 10)
+    assert driver.complete_sub(detached.seq, 0) is Verdict.DUPLICATE
+    driver.complete_sub(second.seq, 20)
+    assert driver.output == ["odd", "p:e306.1.1", 10, 20]
+    starts = [effect for effect in driver.effects if isinstance(effect, StartSubOrchestration)]
+    assert [(start.instance_id, start.input, start.version, start.parent) for start in starts] == [
+        ("failing", "3", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=2)),
+        ("p:e306.1.1", "4", "1", None),
+        ("p:e306.1.2", "1", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=first.seq)),
+        ("p:e306.1.3", "2", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=second.seq)),
+    ]
+
+
+def test_names_of_children_do_not_grow_beyond_what_an_id_may_have(app: App) -> None:
+    @app.orchestration
+    async def child(ctx: Context) -> None:
+        await ctx.sub(child)
+
+    driver = Driver(app, "p" * 253)
+    driver.start("child")
+    [start] = driver.effects
+    assert isinstance(start, StartSubOrchestration)
+    assert UUID(start.instance_id)
+
+
+def test_a_child_that_is_no_longer_wanted_is_cancelled(app: App, cold: bool) -> None:
+    @app.orchestration
+    async def child(ctx: Context) -> None: ...
+
+    @app.orchestration
+    async def parent(ctx: Context) -> str:
+        try:
+            await asyncio.wait_for(ctx.sub(child, instance_id="slow"), 5)
+        except TimeoutError:
+            return "gave up"
+        return "?"
+
+    driver = Driver(app, cold=cold)
+    driver.start("parent")
+    driver.wait()
+    assert driver.output == "gave up"
+    assert driver.effects[1:] == [CancelSubOrchestration(instance_id="slow")]
+
+
+@pytest.mark.parametrize("how", ["completed", "failed", "cancelled"])
+def test_a_parent_is_told_how_it_ended(app: App, how: str, cold: bool) -> None:
+    @app.orchestration
+    async def child(ctx: Context) -> int:
+        await asyncio.sleep(1)
+        if how == "failed":
+            raise ValueError("odd")
+        if how == "cancelled":
+            raise asyncio.CancelledError
+        return 5
+
+    parent = Parent(instance_id="p", execution_id=3, scheduled_seq=17)
+    driver = Driver(app, cold=cold)
+    driver.deliver(Start(name="child", input="null", seed="s", parent=parent))
+    assert driver.effects == []
+    driver.wait()
+    [told] = driver.effects
+    assert isinstance(told, TellParent)
+    assert told.parent == parent
+    if how == "completed":
+        assert (told.result, told.error) == ("5", None)
+    else:
+        assert told.error is not None
+        assert told.error.kind == ("error" if how == "failed" else "cancelled")
