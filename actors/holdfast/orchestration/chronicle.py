@@ -42,6 +42,8 @@ FORMAT = 1
 # A turn rewrites the last segment, so it must stay small.
 SEGMENT_EVENTS = 32
 SEGMENT_BYTES = 16 * 1024
+# What is to be sent is written with the head up to this size, and by itself when it is larger.
+SMALL_BOX_BYTES = 2 * 1024
 # What was to be sent, and may have been lost with the process, is sent again after this.
 RESEND_SECONDS = 5.0
 # Executions before the present one whose histories are kept.
@@ -61,6 +63,8 @@ class Box:
     send_at: float
     #: Whether it comes from the store: it may have been sent by whoever put it there.
     restored: bool = False
+    #: As it is written, when it is written with the head.
+    small: dict[str, Any] | None = None
 
 
 class Chronicle:
@@ -183,8 +187,10 @@ class Chronicle:
     def sent(self, number: int) -> None:
         """Everybody has what was in this box."""
         self.arrived.discard(number)
-        if self.outbox.pop(number, None) is not None:
-            self._changed[_box_key(number)] = None
+        box = self.outbox.pop(number, None)
+        if box is not None:
+            if box.small is None:
+                self._changed[_box_key(number)] = None
             self._dirty = True
 
     def cross_off(self) -> None:
@@ -205,6 +211,8 @@ class Chronicle:
             box.effects = [effect for effect in box.effects if isinstance(effect, TellParent | CancelSubOrchestration)]
             if not box.effects:
                 self.sent(number)
+            elif box.small is not None:
+                box.small = box.small | {"effects": [effect.dump() for effect in box.effects]}
         left = Chronicle(self.instance_id)
         left.listed, left._saved_listed = self.listed, self._saved_listed
         left.outbox = self.outbox
@@ -280,9 +288,13 @@ class Chronicle:
 
     def _put(self, effects: list[Effect], now: float) -> None:
         if effects:
-            self.outbox[self._next_box] = Box(effects, now)
+            box = self.outbox[self._next_box] = Box(effects, now)
             dumped = [effect.dump() for effect in effects]
-            self._changed[_box_key(self._next_box)] = {"at": now, "effects": dumped}
+            stored = {"at": now, "effects": dumped}
+            if len(orjson.dumps(stored)) <= SMALL_BOX_BYTES:
+                box.small = stored
+            else:
+                self._changed[_box_key(self._next_box)] = stored
             self._next_box += 1
 
     def _append(self, event: Event) -> Steps[None]:
@@ -370,7 +382,11 @@ class Chronicle:
             "segments": self._segments,
             "tail_size": self._tail_size,
             "next_moment": self.next_moment,
-            "outbox": [min(self.outbox, default=self._next_box), self._next_box],
+            "outbox": [
+                min((number for number, box in self.outbox.items() if box.small is None), default=self._next_box),
+                self._next_box,
+            ],
+            "boxes": {str(number): box.small for number, box in self.outbox.items() if box.small is not None},
             "listed": self.listed,
             "seed": self.seed,
             "life": self._life,
@@ -400,13 +416,15 @@ class Chronicle:
         chronicle._garbage = [tuple(entry) for entry in head["garbage"]]
         first, chronicle._next_box = head["outbox"]
         chronicle.saved()
-        boxes = range(first, chronicle._next_box)
+        small = {int(number): box for number, box in head["boxes"].items()}
+        boxes = [number for number in range(first, chronicle._next_box) if number not in small]
         keys = (CUSTOM_STATUS, *(_box_key(number) for number in boxes))
         chronicle.custom_status, *stored = yield keys
-        for number, box in zip(boxes, stored, strict=True):
+        for number, box in (*zip(boxes, stored, strict=True), *small.items()):
             if box is not None:
                 effects = [load_effect(effect) for effect in box["effects"]]
-                chronicle.outbox[number] = Box(effects, box["at"] + RESEND_SECONDS, restored=True)
+                due = box["at"] + RESEND_SECONDS
+                chronicle.outbox[number] = Box(effects, due, restored=True, small=small.get(number))
         return chronicle
 
 
