@@ -14,6 +14,7 @@ from yarl import URL
 from holdfast.errors import (
     AnswerLost,
     Capacity,
+    ClientClosed,
     ConnectionFailed,
     HoldfastError,
     PartitionUnavailable,
@@ -125,7 +126,7 @@ class Connection:
         wait_seconds: float,
     ) -> dict[str, Any]:
         if self._session is None:
-            raise RuntimeError("This client is not open: use it as 'async with Client(…) as client'.")
+            raise ClientClosed
         timeout = aiohttp.ClientTimeout(total=self._timeout + wait_seconds, sock_connect=CONNECT_SECONDS)
         url = self._url.joinpath(path, encoded=True).with_query(query)
         try:

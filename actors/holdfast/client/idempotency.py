@@ -15,7 +15,7 @@ import orjson
 from holdfast.client.connection import PASSING, Repeat, pauses_between_attempts
 from holdfast.client.endings import SECONDS_LEFT, surely
 from holdfast.client.payloads import encode
-from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, TooLarge
+from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotRecorded, TooLarge
 from holdfast.idempotency.record import MAX_RETENTION
 from holdfast.identity import OWN_TENANT
 from holdfast.runtime.serialization import dump
@@ -195,14 +195,26 @@ async def result_of(run: Callable[[], Awaitable[Result] | Result]) -> Result:
 
 
 async def _commit(lease: Lease, result: object, retention_seconds: int | None) -> None:
+    """Raises LeaseLost, or NotRecorded: never what would seem to say that nothing was done."""
     try:
-        await _insist(lease, encode(result, "result"), retention_seconds)
-    except (InvalidRequest, TooLarge) as error:
-        # That it has happened is what counts: a failure would make it happen again.
-        await _insist(lease, b"null", retention_seconds)
-        raise type(error)(
-            f"It has happened, and is recorded without a result, which cannot be kept: {error}"
+        try:
+            await _insist(lease, encode(result, "result"), retention_seconds)
+        except (InvalidRequest, TooLarge) as error:
+            # That it has happened is what counts: a failure would make it happen again.
+            await _insist(lease, b"null", retention_seconds)
+            unkept = error
+        else:
+            return
+    except LeaseLost:
+        raise
+    except HoldfastError as error:
+        raise NotRecorded(
+            "It has happened, but could not be recorded, so the next attempt may make it happen again. "
+            f"The last try to record it: {error}"
         ) from error
+    raise type(unkept)(
+        f"It has happened, and is recorded without a result, which cannot be kept: {unkept}"
+    ) from unkept
 
 
 async def _commit_late(lease: Lease, result: object, retention_seconds: int | None) -> None:
