@@ -337,7 +337,9 @@ class NotInAnActivity(HoldfastError):
 
 
 class StorageBroken(HoldfastError):
-    """The data file cannot be used."""
+    """What is stored cannot be used: it is damaged, or was written by something other than Holdfast."""
+
+    code = "STORAGE_BROKEN"
 
 
 class DataFolderInUse(HoldfastError):

@@ -212,9 +212,7 @@ async def _commit(lease: Lease, result: object, retention_seconds: int | None) -
             "It has happened, but could not be recorded, so the next attempt may make it happen again. "
             f"The last try to record it: {error}"
         ) from error
-    raise type(unkept)(
-        f"It has happened, and is recorded without a result, which cannot be kept: {unkept}"
-    ) from unkept
+    raise type(unkept)(f"It has happened, and is recorded without a result, which cannot be kept: {unkept}") from unkept
 
 
 async def _commit_late(lease: Lease, result: object, retention_seconds: int | None) -> None:
