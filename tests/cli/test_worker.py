@@ -213,7 +213,7 @@ async def test_a_users_token_is_enough(serve: Callable[..., Server], tmp_path: P
 
 async def test_a_wrong_token_is_one_sentence(serve: Callable[..., Server], holdfast: Command) -> None:
     shutil.copy(Path(workflows.__file__), holdfast.folder)
-    async with serve("--token", "right") as server:
+    async with serve("--token", "the-right-one-0123") as server:
         options = ("worker", "workflows", "--url", server.url, "--token", "wrong")
         ended = await asyncio.to_thread(holdfast, *options)
     assert ended.code == 1

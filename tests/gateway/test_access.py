@@ -13,7 +13,7 @@ from client.server import Server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-TOKEN = "open sesame"
+TOKEN = "open-sesame-0123456789"
 POP = "/queue/orders/pop"
 
 # One worker starts what they share.
