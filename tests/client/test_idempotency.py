@@ -44,6 +44,13 @@ async def test_a_key_of_any_kind_is_the_key_it_is(client: Client, name: str, key
     assert (await record(client, key, tenant=name))["result"] == key
 
 
+async def test_a_key_that_is_no_text_is_refused(client: Client) -> None:
+    with pytest.raises(errors.InvalidRequest, match="surrogate"):
+        await client.idempotent(key="\ud800", run=pytest.fail)
+    with pytest.raises(errors.InvalidRequest, match=r"without U\+0000"):
+        await client.idempotent(key="a\0b", run=pytest.fail)
+
+
 async def test_without_a_key_it_is_just_run(client: Client) -> None:
     assert [(await client.idempotent(key="", run=lambda: 1)).ran for _ in range(2)] == [True, True]
 

@@ -74,6 +74,28 @@ async def test_with_a_token_the_name_does_not_matter(guarded: Server) -> None:
 
 
 @pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({}, "needs a token"),
+        ({"Authorization": "Bearer a-guess"}, "is not known"),
+        ({"Authorization": f"Basic {TOKEN}"}, "needs a token"),
+        ({"dapr-api-token": TOKEN}, "needs a token"),
+    ],
+)
+async def test_a_wrong_token_is_told_from_none(guarded: Server, headers: dict[str, str], why: str) -> None:
+    status, body = await asked(guarded, "GET", "/status", headers)
+    assert status == 401
+    assert why in json.loads(body)["message"]
+
+
+@pytest.mark.parametrize("query", ["count=1&count=2", "count=1&count=1", "count=1&%63ount=2"])
+async def test_a_query_says_each_thing_once(server: Server, query: str) -> None:
+    status, body = await asked(server, "POST", f"{POP}?{query}", {})
+    assert (status, json.loads(body)["error_code"]) == (400, "INVALID_REQUEST")
+    assert "twice" in json.loads(body)["message"]
+
+
+@pytest.mark.parametrize(
     ("path", "token", "status"),
     [
         ("/v1.0/metadata", TOKEN, 200),

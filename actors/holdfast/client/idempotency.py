@@ -249,7 +249,12 @@ async def _failed(lease: Lease, error: BaseException) -> None:
 
 def _segment(name: str) -> str:
     """One segment of a path, whatever is in it: one of dots only would be taken for a step upwards."""
-    quoted = quote(name, safe="")
+    try:
+        quoted = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise InvalidRequest(
+            "A key and a tenant are text, and this is none: it has half of a surrogate pair."
+        ) from None
     return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
 
 
