@@ -115,7 +115,7 @@ class SqliteStorage:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
             rows = await self._query(
-                # As bytes: what is not UTF-8 is for the one reader that it is of to refuse.
+                # As bytes: text that is not UTF-8 would fail here, and for all keys of the query.
                 f"SELECT key, CAST(value AS BLOB) FROM state WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
                 "AND (expiration_time IS NULL OR expiration_time > CURRENT_TIMESTAMP)",
                 some,
