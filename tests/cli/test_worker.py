@@ -213,11 +213,11 @@ async def test_a_users_token_is_enough(serve: Callable[..., Server], tmp_path: P
 
 async def test_a_wrong_token_is_one_sentence(serve: Callable[..., Server], holdfast: Command) -> None:
     shutil.copy(Path(workflows.__file__), holdfast.folder)
-    async with serve("--token", "right") as server:
+    async with serve("--token", "the-right-one-0123") as server:
         options = ("worker", "workflows", "--url", server.url, "--token", "wrong")
         ended = await asyncio.to_thread(holdfast, *options)
     assert ended.code == 1
-    assert ended.error == "holdfast: This needs a token: send it as 'Authorization: Bearer TOKEN'.\n"
+    assert ended.error == "holdfast: This token is not known here.\n"
 
 
 def test_what_there_is_nothing_to_work_on_in_is_one_sentence(holdfast: Command) -> None:

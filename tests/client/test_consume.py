@@ -309,7 +309,7 @@ async def test_what_trying_again_does_not_help_against_ends_it(tmp_path: Path) -
     async def handler(message: Message) -> None:
         raise AssertionError("nobody let it in")
 
-    async with Server(tmp_path, "--token", "secret") as guarded, Client(guarded.url) as stranger:
+    async with Server(tmp_path, "--token", "a-secret-0123456789") as guarded, Client(guarded.url) as stranger:
         with pytest.raises(errors.Unauthorized):
             await stranger.queue("q").consume(handler)
 

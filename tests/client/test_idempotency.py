@@ -16,7 +16,7 @@ from holdfast.client.idempotency import IdempotencyCalls
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from client.server import Way
+    from client.server import Server, Way
     from holdfast.client import Message, Queue
 
 
@@ -42,6 +42,13 @@ async def test_a_key_of_any_kind_is_the_key_it_is(client: Client, name: str, key
     again = await client.idempotent(tenant_id=name, key=key, run=lambda: "something else")
     assert (again.result, again.ran) == (key, False)
     assert (await record(client, key, tenant=name))["result"] == key
+
+
+async def test_a_key_that_is_no_text_is_refused(client: Client) -> None:
+    with pytest.raises(errors.InvalidRequest, match="surrogate"):
+        await client.idempotent(key="\ud800", run=pytest.fail)
+    with pytest.raises(errors.InvalidRequest, match=r"without U\+0000"):
+        await client.idempotent(key="a\0b", run=pytest.fail)
 
 
 async def test_without_a_key_it_is_just_run(client: Client) -> None:
@@ -179,6 +186,51 @@ async def test_what_has_happened_is_recorded_when_the_server_is_back(
     assert (await cut_off.idempotent(key=name, run=lambda: 5)).result == 5
     assert way.times("/commit") == 4
     assert (await record(client, name))["result"] == 5
+
+
+async def test_what_has_happened_and_is_not_recorded_is_told_apart_from_what_has_not(
+    way: Way, cut_off: Client, name: str
+) -> None:
+    async def effect() -> str:
+        await way.close()
+        return "paid"
+
+    with pytest.raises(errors.NotRecorded, match="It has happened") as told:
+        await cut_off.idempotent(key=name, run=effect, lease_seconds=1)
+    assert isinstance(told.value.__cause__, errors.ConnectionFailed)
+    assert not told.value.retryable
+    with pytest.raises(errors.ConnectionFailed, match="nothing was done"):
+        await cut_off.idempotent(key=name, run=pytest.fail)
+
+
+@pytest.mark.parametrize("happens", [True, False], ids=["it happens", "it does not happen"])
+async def test_a_run_that_outlives_its_client_ends_with_its_cancellation(
+    server: Server, client: Client, name: str, happens: bool
+) -> None:
+    started = asyncio.Event()
+
+    async def effect() -> int:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not happens:
+                raise
+        return 5
+
+    async with Client(server.url) as closed:
+        running = asyncio.create_task(closed.idempotent(key=name, run=effect))
+        await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await record(client, name))["status"] == "IN_PROGRESS"
+
+
+async def test_what_happens_after_its_client_was_closed_is_told(server: Server, name: str) -> None:
+    async with Client(server.url) as closed:
+        with pytest.raises(errors.NotRecorded, match="not open"):
+            await closed.idempotent(key=name, run=closed._connection.close)
 
 
 @pytest.mark.parametrize(

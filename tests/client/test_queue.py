@@ -206,10 +206,10 @@ async def test_refusals_are_errors_with_their_codes(queue: Queue) -> None:
 
 
 async def test_a_token_is_sent_where_it_is_asked_for(tmp_path: Path) -> None:
-    async with Server(tmp_path, "--token", "secret") as guarded:
+    async with Server(tmp_path, "--token", "a-secret-0123456789") as guarded:
         async with Client(guarded.url) as stranger:
             with pytest.raises(errors.Unauthorized):
                 await stranger.queue("q").push(1)
-        async with Client(guarded.url, token="secret") as friend:
+        async with Client(guarded.url, token="a-secret-0123456789") as friend:
             await friend.queue("q").push(1)
             assert (await friend.queue("q").stats()).count == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.errors import Unavailable
+from holdfast.errors import StorageBroken, Unavailable
 from holdfast.gateway.configuration import Configuration
 from holdfast.gateway.dead_letters import DeadLetters
 from holdfast.gateway.partitions import Partitions
@@ -36,6 +36,8 @@ class Between:
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         #: Actors that cannot be reached.
         self.away: set[str] = set()
+        #: Actors whose state cannot be read.
+        self.damaged: set[str] = set()
         #: Actors that do not answer until this is set.
         self.held: dict[str, asyncio.Event] = {}
 
@@ -44,6 +46,8 @@ class Between:
         self.calls.append((actor_id, asked))
         if actor_id in self.away:
             raise Unavailable
+        if actor_id in self.damaged:
+            raise StorageBroken
         if actor_id in self.held:
             await self.held[actor_id].wait()
         return await self._client.invoke_method(actor_type, actor_id, method, data)

@@ -13,7 +13,7 @@ from client.server import Server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-TOKEN = "open sesame"
+TOKEN = "open-sesame-0123456789"
 POP = "/queue/orders/pop"
 
 # One worker starts what they share.
@@ -71,6 +71,28 @@ async def test_probes_and_a_link_to_the_page_work_from_anywhere(server: Server, 
 async def test_with_a_token_the_name_does_not_matter(guarded: Server) -> None:
     headers = {"Host": "queues.example", "Authorization": f"Bearer {TOKEN}"}
     assert (await asked(guarded, "POST", POP, headers))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({}, "needs a token"),
+        ({"Authorization": "Bearer a-guess"}, "is not known"),
+        ({"Authorization": f"Basic {TOKEN}"}, "needs a token"),
+        ({"dapr-api-token": TOKEN}, "needs a token"),
+    ],
+)
+async def test_a_wrong_token_is_told_from_none(guarded: Server, headers: dict[str, str], why: str) -> None:
+    status, body = await asked(guarded, "GET", "/status", headers)
+    assert status == 401
+    assert why in json.loads(body)["message"]
+
+
+@pytest.mark.parametrize("query", ["count=1&count=2", "count=1&count=1", "count=1&%63ount=2"])
+async def test_a_query_says_each_thing_once(server: Server, query: str) -> None:
+    status, body = await asked(server, "POST", f"{POP}?{query}", {})
+    assert (status, json.loads(body)["error_code"]) == (400, "INVALID_REQUEST")
+    assert "twice" in json.loads(body)["message"]
 
 
 @pytest.mark.parametrize(

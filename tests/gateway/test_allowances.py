@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gateway.stage import on_stage
-from holdfast.errors import Capacity, InvalidRequest, Unavailable
+from holdfast.errors import Capacity, InvalidRequest, TooLarge, Unavailable
 from holdfast.gateway.allowances import AGAIN_SECONDS, FRESH_SECONDS, LISTED_WITHIN, STALE_SECONDS, Allowances
 from holdfast.gateway.quotas import Quota, Quotas
 from holdfast.identity import partition_id, qualify
@@ -62,6 +62,15 @@ async def test_one_gateway_is_exact_and_asks_nobody_for_that(stage: Stage) -> No
     await gateway.push(4)
     with pytest.raises(Capacity):
         await gateway.push(1)
+
+
+@on_stage
+async def test_a_push_that_never_has_room_is_not_told_to_try_again(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    with pytest.raises(TooLarge, match="10 items in all queues together, and this push alone has 11") as told:
+        await gateway.push(11)
+    assert not told.value.retryable
+    await gateway.push(10)
 
 
 @on_stage

@@ -42,7 +42,7 @@ async def put(app: ASGIApp, path: str, body: bytes) -> tuple[int, Any]:
 
 
 async def test_a_turn_may_be_larger_than_a_request_of_others() -> None:
-    gateway = create_gateway(DaprHost, tokens=lambda: Tokens.of_one("for others"), loopback=True)
+    gateway = create_gateway(DaprHost, tokens=lambda: Tokens.of_one("a-token-for-others"), loopback=True)
     await gateway.host.register(Scale)
     try:
         load = "x" * MAX_BODY

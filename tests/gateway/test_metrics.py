@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Sample
     from starlette.types import ASGIApp
 
-TOKEN = "open sesame"
+TOKEN = "open-sesame-0123456789"
 
 # One worker starts what they share.
 pytestmark = pytest.mark.xdist_group("gateway")

@@ -9,6 +9,7 @@ import pytest
 from gateway.stage import QUEUE, Stage, by_partition, on_stage
 from holdfast import errors
 from holdfast.gateway.partitions import COMPLETE_SECONDS
+from holdfast.identity import partition_id
 from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump
 
@@ -44,6 +45,18 @@ async def test_a_pop_that_finds_something_asks_one_partition_only(stage: Stage) 
     gateway.between.calls.clear()
     assert [message["id"] for message in (await gateway.pop())["messages"]] == [only]
     assert len(gateway.between.calls) == 1
+
+
+@on_stage
+async def test_a_damaged_partition_keeps_nobody_from_the_others(stage: Stage) -> None:
+    gateway = stage.gateway()
+    await gateway.configure(partitions=2)
+    for _ in range(4):
+        await gateway.push("x")
+    gateway.between.damaged.add(partition_id(QUEUE, 1))
+    assert [(await gateway.pop())["messages"][0]["partition"] for _ in range(2)] == [0, 0]
+    with pytest.raises(errors.StorageBroken):
+        await gateway.pop()
 
 
 @on_stage

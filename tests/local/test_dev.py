@@ -29,9 +29,11 @@ class Dev:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.port = free_port()
-        command = [sys.executable, "-m", "holdfast", "dev", *arguments]
+        command = [sys.executable, "-m", "holdfast", "dev"]
         options = ["--port", str(self.port), "--data", str(folder / "data")]
-        self.process = ChildProcess("dev", [*command, *options], log=folder / f"dev-{self.port}.log", folder=ROOT)
+        self.process = ChildProcess(
+            "dev", [*command, *options, *arguments], log=folder / f"dev-{self.port}.log", folder=ROOT
+        )
 
     @property
     def output(self) -> str:
@@ -44,9 +46,10 @@ class Dev:
             what=f"dev is ready\n{self.output}",
             timeout=90,
         )
-        match = re.search(rf"^Holdfast on http://127\.0\.0\.1:{self.port}, beside daprd on (\S+)$", self.output, re.M)
+        match = re.search(r"^Holdfast on http://127\.0\.0\.1:(\d+), beside daprd on (\S+)$", self.output, re.M)
         assert match, self.output
-        return match[1]
+        self.port = int(match[1])
+        return match[2]
 
     def children(self) -> dict[str, int]:
         found = psutil.Process(self.process.pid).children()
@@ -61,6 +64,10 @@ async def running(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
     await dev.process.terminate(grace=60)
 
 
+def passwords(folder: Path) -> list[str]:
+    return [file.read_text() for file in folder.rglob("password")]
+
+
 async def add(sidecar: str, amount: int) -> int:
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session,
@@ -71,8 +78,9 @@ async def add(sidecar: str, amount: int) -> int:
 
 
 @pytest.mark.parametrize("running", [["--store", "sqlite"], ["--store", "postgresql"]], indirect=True, ids=str)
-async def test_an_actor_counts_on_over_two_runs(running: Dev) -> None:
+async def test_an_actor_counts_on_over_two_runs(running: Dev, tmp_path: Path) -> None:
     assert await add(await running.ready(), 2) == 2
+    assert not [secret for secret in passwords(tmp_path) if secret in running.output]
     processes = running.children()
     assert {"app", "daprd", "placement", "scheduler"} <= set(processes)
     running.process.send_signal(signal.SIGINT)
@@ -84,8 +92,10 @@ async def test_an_actor_counts_on_over_two_runs(running: Dev) -> None:
     assert await add(await running.ready(), 3) == 5
 
 
+@pytest.mark.parametrize("running", [["--port", "0"]], indirect=True, ids=str)
 async def test_the_log_names_who_speaks(running: Dev) -> None:
     await running.ready()
+    assert running.port > 0
     assert re.search(r"^app        \| .*Holdfast on", running.output, re.M)
     running.process.send_signal(signal.SIGTERM)
     assert await running.process.wait() == 0

@@ -25,6 +25,7 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = token
+        self.database = folder / "data" / "holdfast.db"
         command: list[str | Path] = [
             *(Path(sys.executable).with_name("holdfast"), "serve", "examples.counter:app"),
             *("--host", "embedded", "--data", folder / "data", "--port", str(self.port)),

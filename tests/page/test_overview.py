@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +33,22 @@ async def test_from_no_queue_to_more_than_one_answer_holds(
     await more.click()
     await expect(rows).to_have_count(52)
     await expect(more).to_be_hidden()
+
+
+async def test_a_damaged_queue_says_so_among_the_others(
+    own_server: Server, open_page: Callable[..., Awaitable[Visit]]
+) -> None:
+    for queue in ("damaged", "whole"):
+        await own_server.push(queue, 1)
+    await own_server.kill()
+    with contextlib.closing(sqlite3.connect(own_server.database)) as connection, connection:
+        connection.execute("UPDATE state SET value = '{broken' WHERE key = 'holdfast||PushPopActor||damaged||metadata'")
+    await own_server.start()
+    page = (await open_page(own_server)).page
+    await expect(page.get_by_role("link", name="whole: 1 waiting, 0 locked, 0 dead letters")).to_be_visible()
+    damaged = page.get_by_role("link", name="damaged: damaged", exact=True)
+    await expect(damaged.locator(".waiting")).to_have_text("damaged")
+    await expect(damaged.locator(".locked")).to_be_empty()
 
 
 async def test_the_server_itself(visit: Visit) -> None:

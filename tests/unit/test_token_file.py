@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from holdfast.gateway.token_file import TokenFile
 from holdfast.gateway.tokens import Tokens, digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 SECRET = "a-secret-0123456789"
 
@@ -73,9 +75,16 @@ def test_a_token_of_the_default_tenant_may_be_bound_to_it(tmp_path: Path) -> Non
 
 
 def test_one_token_alone_may_do_everything() -> None:
-    caller = Tokens.of_one("open sesame").caller(b"open sesame")
+    caller = Tokens.of_one(SECRET).caller(SECRET.encode())
     assert caller is not None
     assert (caller.role, caller.bound) == (Role.OPERATOR, False)
+
+
+@pytest.mark.parametrize("token", [" ", f"{SECRET}\n", f"a {SECRET}", f"{SECRET}é", "\ud800" * 16, "short", "x" * 1001])
+def test_one_that_nobody_could_send_or_anybody_guess_is_refused_in_other_words(token: str) -> None:
+    with pytest.raises(SettingsError, match="16 to 1000 visible characters") as raised:
+        Tokens.of_one(token)
+    assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +142,13 @@ def test_the_example_in_the_documentation_is_right(tmp_path: Path) -> None:
     assert len(TokenFile(written(tmp_path, example)).tokens()) == 2
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_not_a_regular_file_is_refused_at_the_start(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "tokens.toml")
+    with pytest.raises(SettingsError, match=r"tokens\.toml cannot be read: .*\."):
+        TokenFile(tmp_path / "tokens.toml")
+
+
 @asynccontextmanager
 async def watched(file: TokenFile) -> AsyncIterator[None]:
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
@@ -146,6 +162,11 @@ async def known(file: TokenFile, token: str) -> None:
         await asyncio.sleep(0.01)
 
 
+async def told(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    while text not in caplog.text:
+        await asyncio.sleep(0.01)
+
+
 async def test_whoever_asks_has_it_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_file, "LOOK_EVERY_SECONDS", 3600)
     file = TokenFile(written(tmp_path, table()))
@@ -155,6 +176,81 @@ async def test_whoever_asks_has_it_read_at_once(tmp_path: Path, monkeypatch: pyt
             file.look_now()
             await known(file, f"{SECRET}{number}")
             assert file.tokens().caller(SECRET.encode()) is None
+
+
+async def test_a_pipe_in_its_place_changes_nothing_and_the_next_file_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(token_file, "LOOK_EVERY_SECONDS", 0.01)
+    path = written(tmp_path, table())
+    file = TokenFile(path)
+    async with watched(file):
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "pipe").rename(path)
+        await told(caplog, "it is not a regular file. The tokens of before stay.")
+        await known(file, SECRET)
+        path.unlink()
+        written(tmp_path, table(token=f'token = "{SECRET}-new"'))
+        await known(file, f"{SECRET}-new")
+
+
+async def test_who_may_read_it_is_looked_at_again_when_that_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(token_file, "LOOK_EVERY_SECONDS", 0.01)
+    path = written(tmp_path, table())
+    async with watched(TokenFile(path)):
+        path.chmod(0o666)
+        await told(caplog, "chmod 600")
+        await told(caplog, "was read again: 1 token\n")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Set when the disk answers."""
+    monkeypatch.setattr(token_file, "LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(token_file, "LOOK_SECONDS", 1)
+    answers, read = threading.Event(), token_file.parse
+
+    def parse(text: str) -> Tokens:
+        answers.wait()
+        return read(text)
+
+    answers.set()
+    monkeypatch.setattr(token_file, "parse", parse)
+    yield answers
+    answers.set()
+
+
+async def test_a_disk_that_does_not_answer_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answers: threading.Event
+) -> None:
+    file = TokenFile(written(tmp_path, table()))
+    async with watched(file):
+        answers.clear()
+        written(tmp_path, table(token=f'token = "{SECRET}-new"'))
+        await told(caplog, "did not answer within 1 s")
+        await known(file, SECRET)
+        caplog.clear()
+        answers.set()
+        await known(file, f"{SECRET}-new")
+    assert "did not answer" not in caplog.text
+
+
+def test_a_disk_that_does_not_answer_keeps_nobody_from_ending(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answers: threading.Event
+) -> None:
+    file = TokenFile(written(tmp_path, table()))
+
+    async def served() -> None:
+        async with watched(file):
+            answers.clear()
+            written(tmp_path, table(name="another"))
+            await told(caplog, "did not answer within 1 s")
+
+    asyncio.run(served())
+    assert not answers.is_set()
 
 
 @pytest.mark.parametrize("error", [MemoryError, RuntimeError, RecursionError])
@@ -171,8 +267,7 @@ async def test_whatever_goes_wrong_the_next_change_is_seen(
         with monkeypatch.context() as patched:
             patched.setattr(token_file, "parse", broken)
             written(tmp_path, table(name="another"))
-            while "The tokens of before stay." not in caplog.text:
-                await asyncio.sleep(0.01)
+            await told(caplog, "The tokens of before stay.")
             await known(file, SECRET)
         written(tmp_path, table(token=f'token = "{SECRET}-new"'))
         await known(file, f"{SECRET}-new")

@@ -122,6 +122,19 @@ async def test_what_is_known_is_not_read_again(actor: Subject, host: MemoryHost)
     assert host.loads == [["a", "b"], ["c"]]
 
 
+@pytest.mark.parametrize("damage", [b"{broken", b"\xff", b"NaN", b""])
+async def test_a_value_that_cannot_be_read_is_told_of_and_not_shown(
+    actor: Subject, host: MemoryHost, damage: bytes
+) -> None:
+    host.rows |= {"a": damage, "b": b"1"}
+    with pytest.raises(errors.StorageBroken, match=r"Subject one is damaged: the value a is not JSON\.") as told:
+        await get(actor, "a")
+    assert told.value.__cause__ is None
+    assert await get(actor, "b") == 1
+    host.rows["a"] = b"2"
+    assert await get(actor, "a") == 2
+
+
 async def test_a_turn_sees_its_own_changes(actor: Subject, host: MemoryHost) -> None:
     await put(actor, a=1)
     async with actor.work.turn() as turn:

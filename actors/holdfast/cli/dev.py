@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
+from yarl import URL
 
 from holdfast.cli.options import option
 from holdfast.errors import ComponentFailed
 from holdfast.local import ChildProcess, LocalDapr, LocalPostgres, ensure_dapr, write_component
 from holdfast.local.health import answers_ok
 from holdfast.local.log_lines import LEVELS, shorten
+from holdfast.local.ports import free_port
 from holdfast.local.progress import TerminalProgress
 from holdfast.local.stack import LOOPBACK
 from holdfast.runtime.embedded.folder import DataFolder
@@ -46,7 +48,9 @@ _COLOURS = {
     default="./holdfast-data",
     help="Folder whose subfolder 'dapr' holds state, reminders and logs.",
 )
-@option("--port", type=click.IntRange(1, 65535), default=8080, help="Port of the server, on 127.0.0.1.")
+@option(
+    "--port", type=click.IntRange(0, 65535), default=8080, help="Port of the server, on 127.0.0.1; 0 takes a free one."
+)
 @option("--app-id", default="holdfast", help="Dapr's name of the app, and the prefix of its keys.")
 @option("--drain-timeout", type=click.FloatRange(1.0), default=30.0, help="Seconds turns get to end at the stop.")
 @option(
@@ -74,7 +78,9 @@ def dev(
     folder = DataFolder(data / "dapr")
     folder.claim()
     try:
-        session = _Session(apps, store, (data / "dapr").absolute(), port, app_id, drain_timeout, dapr_log_level)
+        session = _Session(
+            apps, store, (data / "dapr").absolute(), port or free_port(), app_id, drain_timeout, dapr_log_level
+        )
         asyncio.run(session.run(binaries))
     finally:
         folder.release()
@@ -126,8 +132,10 @@ class _Session:
                 processes.append(postgres.process)
                 url = await postgres.create_database(_DATABASE, exist_ok=True)
                 write_component("postgresql-v2", resources, connection=url)
+                # Terminals and logs are no place for it.
+                where = f"{URL(url).with_password(None)}, with the password in {postgres.password_file}"
             else:
-                url = f"sqlite:///{quote(str(self.folder / 'state.db'))}"
+                where = f"sqlite:///{quote(str(self.folder / 'state.db'))}"
                 write_component("sqlite", resources, connection=str(self.folder / "state.db"))
             dapr = LocalDapr(
                 self.folder,
@@ -148,7 +156,7 @@ class _Session:
                     await sidecar.wait_ready(timeout=_SECONDS_TO_START)
                     await self.app.wait_ready(answers_ok(f"http://{LOOPBACK}:{self.port}/readyz"))
                     click.echo(f"Holdfast on http://{LOOPBACK}:{self.port}, beside daprd on {sidecar.url}")
-                    click.echo(f"Data:  {url}\nLogs:  {self.folder}")
+                    click.echo(f"Data:  {where}\nLogs:  {self.folder}")
                     await asyncio.Event().wait()
             except* ComponentFailed as failed:
                 raise failed.exceptions[0] from None

@@ -65,7 +65,11 @@ def queues(shown: Iterable[Answer]) -> RenderableType:
     for name in ("waiting", "locked", "dead letters"):
         table.add_column(name, justify=RIGHT)
     for queue in shown:
-        table.add_row(queue["queue"], *(f"{queue[key]:,}" for key in ("count", "locked", "dead_letters")))
+        if "error" in queue:
+            table.add_row(queue["queue"], Text("damaged", style="red"), "-", "-")
+            continue
+        figures = (queue[key] for key in ("count", "locked", "dead_letters"))
+        table.add_row(queue["queue"], *("-" if figure is None else f"{figure:,}" for figure in figures))
     return table
 
 

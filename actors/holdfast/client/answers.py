@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -70,13 +70,19 @@ class LockInfo:
 class QueueSummary:
     queue: str
     #: What could be popped now or later; locked items are not counted.
-    count: int
-    locked: int
-    dead_letters: int
+    count: int | None
+    locked: int | None
+    #: None also when only the dead-letter queue is damaged.
+    dead_letters: int | None
+    #: ``STORAGE_BROKEN`` of a queue that is damaged, and has no figures then.
+    error: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStats(QueueSummary):
+    count: int
+    locked: int
+    dead_letters: int
     priorities: dict[int, int]
     delayed: int
     oldest_age_seconds: float | None
@@ -115,7 +121,8 @@ def dead_letter(answer: dict[str, Any]) -> DeadLetter:
 
 
 def summary(answer: dict[str, Any]) -> QueueSummary:
-    return QueueSummary(answer["queue"], answer["count"], answer["locked"], answer["dead_letters"])
+    figures = (answer.get(key) for key in ("count", "locked", "dead_letters"))
+    return QueueSummary(answer["queue"], *figures, error=answer.get("error"))
 
 
 def stats(answer: dict[str, Any]) -> QueueStats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from yarl import URL
 from holdfast.errors import (
     AnswerLost,
     Capacity,
+    ClientClosed,
     ConnectionFailed,
     HoldfastError,
     PartitionUnavailable,
@@ -22,7 +24,7 @@ from holdfast.errors import (
     Unavailable,
     by_code,
 )
-from holdfast.identity import check_tenant
+from holdfast.identity import VISIBLE, check_tenant
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Connection:
 
     def __init__(self, url: str, *, token: str | None, timeout: float, retries: int, tenant: str | None = None) -> None:
         self._url = _checked(url)
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Authorization": f"Bearer {_fit_for_headers(token)}"} if token else {}
         if tenant:
             self._headers["Holdfast-Tenant"] = check_tenant(tenant)
         self._timeout = timeout
@@ -125,7 +127,7 @@ class Connection:
         wait_seconds: float,
     ) -> dict[str, Any]:
         if self._session is None:
-            raise RuntimeError("This client is not open: use it as 'async with Client(…) as client'.")
+            raise ClientClosed
         timeout = aiohttp.ClientTimeout(total=self._timeout + wait_seconds, sock_connect=CONNECT_SECONDS)
         url = self._url.joinpath(path, encoded=True).with_query(query)
         try:
@@ -176,6 +178,14 @@ def _checked(url: str) -> URL:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise SettingsError(f"{url} is not the URL of a server: it looks like http://127.0.0.1:8080.")
     return parsed.with_query(None).with_fragment(None)
+
+
+def _fit_for_headers(token: str) -> str:
+    if not re.fullmatch(f"{VISIBLE}+", token):
+        raise SettingsError(
+            "The token has characters that no token has: mind spaces, and the line end of a file it was read from."
+        )
+    return token
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> dict[str, float]:

@@ -15,7 +15,7 @@ import orjson
 from holdfast.client.connection import PASSING, Repeat, pauses_between_attempts
 from holdfast.client.endings import SECONDS_LEFT, surely
 from holdfast.client.payloads import encode
-from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, TooLarge
+from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotRecorded, TooLarge
 from holdfast.idempotency.record import MAX_RETENTION
 from holdfast.identity import OWN_TENANT
 from holdfast.runtime.serialization import dump
@@ -195,14 +195,24 @@ async def result_of(run: Callable[[], Awaitable[Result] | Result]) -> Result:
 
 
 async def _commit(lease: Lease, result: object, retention_seconds: int | None) -> None:
+    """Raises LeaseLost, or NotRecorded: never what would seem to say that nothing was done."""
     try:
-        await _insist(lease, encode(result, "result"), retention_seconds)
-    except (InvalidRequest, TooLarge) as error:
-        # That it has happened is what counts: a failure would make it happen again.
-        await _insist(lease, b"null", retention_seconds)
-        raise type(error)(
-            f"It has happened, and is recorded without a result, which cannot be kept: {error}"
+        try:
+            await _insist(lease, encode(result, "result"), retention_seconds)
+        except (InvalidRequest, TooLarge) as error:
+            # That it has happened is what counts: a failure would make it happen again.
+            await _insist(lease, b"null", retention_seconds)
+            unkept = error
+        else:
+            return
+    except LeaseLost:
+        raise
+    except HoldfastError as error:
+        raise NotRecorded(
+            "It has happened, but could not be recorded, so the next attempt may make it happen again. "
+            f"The last try to record it: {error}"
         ) from error
+    raise type(unkept)(f"It has happened, and is recorded without a result, which cannot be kept: {unkept}") from unkept
 
 
 async def _commit_late(lease: Lease, result: object, retention_seconds: int | None) -> None:
@@ -239,7 +249,12 @@ async def _failed(lease: Lease, error: BaseException) -> None:
 
 def _segment(name: str) -> str:
     """One segment of a path, whatever is in it: one of dots only would be taken for a step upwards."""
-    quoted = quote(name, safe="")
+    try:
+        quoted = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise InvalidRequest(
+            "A key and a tenant are text, and this is none: it has half of a surrogate pair."
+        ) from None
     return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
 
 

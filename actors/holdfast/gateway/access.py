@@ -136,15 +136,14 @@ class Identified:
             caller.must_run_the_server()
 
     def _known(self, tokens: Tokens, path: str, given: dict[bytes, bytes]) -> Caller:
-        kind, _, token = given.get(b"authorization", b"").partition(b" ")
-        caller = tokens.caller(token.strip())
-        if kind.lower() != b"bearer":
-            caller = None
-        if caller is None and path.startswith(_SIDECAR_API):
-            caller = tokens.caller(given.get(b"dapr-api-token", b""))
-        if caller is None:
-            raise Unauthorized
-        return caller
+        kind, _, bearer = given.get(b"authorization", b"").partition(b" ")
+        sent = [bearer.strip()] if kind.lower() == b"bearer" else []
+        if path.startswith(_SIDECAR_API):
+            sent.append(given.get(b"dapr-api-token", b""))
+        for token in sent:
+            if (caller := tokens.caller(token)) is not None:
+                return caller
+        raise Unauthorized("This token is not known here." if any(sent) else None)
 
 
 def _check_query(query: bytes) -> None:

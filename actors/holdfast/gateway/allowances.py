@@ -13,7 +13,7 @@ from collections import OrderedDict
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Capacity, HoldfastError
+from holdfast.errors import Capacity, HoldfastError, TooLarge
 from holdfast.identity import qualify, split_tenant
 from holdfast.pushpop.index import list_queue, list_queues
 
@@ -55,7 +55,7 @@ class Allowances:
         self._limited: OrderedDict[str, Allowance] = OrderedDict()
 
     def pushing(self, queue: str, items: int) -> AbstractAsyncContextManager[None]:
-        """Around a push into this queue. Raises Capacity when there is no room for that."""
+        """Around a push into this queue. Raises Capacity when there is no room for that now, TooLarge if ever."""
         allowance = self._of(split_tenant(queue)[0])
         return nullcontext() if allowance is None else allowance.pushing(queue, items)
 
@@ -151,6 +151,8 @@ class Allowance:
         most = self._quota.max_items
         if most is None or not items:
             return
+        if items > most:
+            raise TooLarge(f"There may be {most} items in all queues together, and this push alone has {items}.")
         age = _now() - self._counted_at
         if age > STALE_SECONDS or (age > AGAIN_SECONDS and self._too_many(items, most)):
             await self._count()

@@ -61,7 +61,12 @@ class Call:
         """The query as this model has it. Raises InvalidRequest."""
         try:
             text = self._scope["query_string"].decode("ascii")
-            return model.model_validate(dict(parse_qsl(text, keep_blank_values=True, errors="strict")))
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
+            given = dict(pairs)
+            if len(given) < len(pairs):
+                # Whoever stands before this server may have looked at the other one.
+                raise InvalidRequest("The query says something twice.")
+            return model.model_validate(given)
         except ValidationError as error:
             raise InvalidRequest(explain(error)) from None
         except UnicodeError:
@@ -140,6 +145,8 @@ class Endpoints:
         scope["route"] = endpoint.path
         call = Call(scope, receive, parameters)
         refusal: HoldfastError | None = None
+        # Has a line of its own, however it ends.
+        acts = endpoint.role is Role.OPERATOR
         try:
             call.caller.must_be(endpoint.role)
             answer = await endpoint.handle(call)
@@ -149,12 +156,14 @@ class Endpoints:
             refusal, status = error, error.status
             if status >= 500:
                 log.warning("%s %s: %s", scope["method"], scope["path"], error)
-            elif isinstance(error, _REFUSALS) and not isinstance(error, BrokenOff):
+            elif isinstance(error, Forbidden) or (
+                isinstance(error, _REFUSALS) and not acts and not isinstance(error, BrokenOff)
+            ):
                 self._audit.refused(scope, error, told=isinstance(error, Forbidden))
         except Exception:
             refusal, status = FAULT, FAULT.status
             log.exception("%s %s failed", scope["method"], scope["path"])
-        if endpoint.role is Role.OPERATOR and status != Forbidden.status:
+        if acts and status != Forbidden.status:
             names = dict(zip(endpoint.names, parameters, strict=True))
             self._audit.acted(call.caller, endpoint.verb, endpoint.path, names, status)
         if refusal is not None:

@@ -68,7 +68,10 @@ class Idempotency:
 def _names(call: Call) -> tuple[str, str]:
     tenant, key = call.parameters
     if not key or len(key) > MAX_KEY or "\0" in key or "\ufffd" in key:
-        raise InvalidRequest(f"This key is not valid: it must have 1 to {MAX_KEY} characters of UTF-8, URL-encoded.")
+        raise InvalidRequest(
+            f"This key is not valid: it must have 1 to {MAX_KEY} characters of UTF-8, "
+            "URL-encoded, without U+0000 and U+FFFD."
+        )
     caller = call.caller
     if tenant in ("", OWN_TENANT):
         tenant = caller.tenant

@@ -156,14 +156,14 @@ class Partitions:
     async def _pop(
         self, queue: str, spread: Spread, method: str, data: bytes, asked: dict[int, Answer | None]
     ) -> Answer:
-        failure: errors.Unavailable | None = None
+        failure: errors.HoldfastError | None = None
         while remaining := [number for number in spread.to_pop() if number not in asked]:
             for number in remaining:
                 try:
                     answer = asked[number] = await self.call(queue, method, data, number)
                 except errors.HostStopping:
                     raise
-                except errors.Unavailable as error:
+                except (errors.Unavailable, errors.StorageBroken) as error:
                     asked[number], failure = None, error
                     continue
                 if not _nothing(answer):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.errors import InvalidRequest, NotFound
+from holdfast.errors import InvalidRequest, NotFound, StorageBroken
 from holdfast.gateway import documents, views
 from holdfast.gateway.allowances import Allowances
 from holdfast.gateway.callers import Role
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from holdfast.gateway.endpoints import Call
     from holdfast.gateway.quotas import Quotas
     from holdfast.runtime.contract import HostClient
+
+log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 300.0
 MAX_LISTED = 100
@@ -214,13 +217,27 @@ class Queues:
         tenant = call.caller.tenant
         names = sorted(await list_queues(self._client, tenant))
         page = [name for name in names if query.cursor is None or name > query.cursor][: query.limit + 1]
-        shown = await asyncio.gather(*(self._stats(qualify(tenant, name)) for name in page[: query.limit]))
-        answer: Answer = {
-            "queues": [{key: one[key] for key in ("queue", "count", "locked", "dead_letters")} for one in shown]
-        }
+        shown = await asyncio.gather(*(self._listed(tenant, name) for name in page[: query.limit]))
+        answer: Answer = {"queues": shown}
         if len(page) > query.limit:
             answer["next_cursor"] = page[query.limit - 1]
         return answer
+
+    async def _listed(self, tenant: str, name: str) -> Answer:
+        """One queue of the list. One that is damaged says so, and takes the others' figures from nobody."""
+        queue = qualify(tenant, name)
+        try:
+            own = await self._ask_all(queue, "Stats")
+        except StorageBroken as error:
+            log.warning("%s is listed without figures: %s", name, error)
+            return {"queue": name, "error": error.code}
+        try:
+            letters = await self._count_dead_letters(queue, own)
+        except StorageBroken as error:
+            log.warning("%s is listed without its dead letters: %s", name, error)
+            letters = None
+        merged = views.stats(own)
+        return {key: merged[key] for key in ("queue", "count", "locked")} | {"dead_letters": letters}
 
     async def _change(self, queue: str, body: bytes, data: dict[str, Any]) -> Answer:
         async with contextlib.nullcontext() if self._allowances is None else self._allowances.configuring(queue):
@@ -260,11 +277,13 @@ class Queues:
 
     async def _stats(self, queue: str) -> Answer:
         answers = await self._ask_all(queue, "Stats")
+        return views.stats(answers) | {"dead_letters": await self._count_dead_letters(queue, answers)}
+
+    async def _count_dead_letters(self, queue: str, answers: Sequence[Answer]) -> int:
         target = answers[0]["dead_letter_queue"]
-        letters = 0
-        if target is not None:
-            letters = sum(answer["count"] for answer in await self._ask_all(beside(queue, target), "Stats"))
-        return views.stats(answers) | {"dead_letters": letters}
+        if target is None:
+            return 0
+        return sum(answer["count"] for answer in await self._ask_all(beside(queue, target), "Stats"))
 
 
 def _queue_id(call: Call) -> str:

@@ -137,9 +137,12 @@ class PurgeAnswer(Answer):
 
 class QueueListed(Answer):
     queue: str
-    count: int
-    locked: int
-    dead_letters: int
+    count: int | None = None
+    locked: int | None = None
+    #: None when the dead-letter queue is damaged.
+    dead_letters: int | None = None
+    #: Of a queue that is damaged, which has no figures then.
+    error: str | None = None
 
 
 class QueuesAnswer(Answer):

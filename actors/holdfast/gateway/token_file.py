@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import stat
+import threading
 import tomllib
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,17 +15,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import InvalidRequest, SettingsError
 from holdfast.gateway.callers import Caller, Role
-from holdfast.gateway.tokens import Tokens, digest_of
-from holdfast.identity import DEFAULT_TENANT, check_id, check_tenant
+from holdfast.gateway.tokens import MAX_TOKEN, MIN_TOKEN, Tokens, digest_of
+from holdfast.identity import DEFAULT_TENANT, VISIBLE, check_id, check_tenant
 from holdfast.pushpop.requests import explain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_SECONDS = 1.0
-MIN_TOKEN = 16
+# A file may lie on a disk that does not answer.
+LOOK_SECONDS = 10.0
 #: Of a token that is bound to none, and reaches all of them.
 NO_TENANT = "*"
 
@@ -34,8 +39,7 @@ class _Entry(BaseModel):
     # Both are asked for: a file that was half written must not say more than the whole.
     role: Literal["reader", "user", "operator"]
     tenant: str
-    # Visible characters: a header carries no others.
-    token: Annotated[str | None, Field(min_length=MIN_TOKEN, max_length=1000, pattern=r"^[!-~]+$")] = None
+    token: Annotated[str | None, Field(min_length=MIN_TOKEN, max_length=MAX_TOKEN, pattern=f"^{VISIBLE}+$")] = None
     sha256: Annotated[str | None, Field(pattern=r"^[0-9a-fA-F]{64}$")] = None
 
     def digest(self) -> bytes:
@@ -88,6 +92,7 @@ class TokenFile:
 
     async def watch(self) -> None:
         """Until cancelled. A file that became wrong changes nothing, and is told of once."""
+        looking: asyncio.Future[None] | None = None
         while True:
             try:
                 async with asyncio.timeout(LOOK_EVERY_SECONDS):
@@ -96,8 +101,18 @@ class TokenFile:
                 self._seen = None
             except TimeoutError:
                 pass
-            # The file may lie on a disk that is slow to answer.
-            await asyncio.to_thread(self._look)
+            late = looking is not None
+            looking = looking or _apart(self._look)
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await asyncio.shield(looking)
+                looking = None
+            except TimeoutError:
+                if not late:
+                    log.error(
+                        "%s did not answer within %g s. The tokens of before stay until it does.",
+                        *(self._path, LOOK_SECONDS),
+                    )
 
     def _look(self) -> None:
         marks = self._marks()
@@ -112,20 +127,25 @@ class TokenFile:
             # Whatever it is, the next change must be seen. Not in its own words, which may repeat the values.
             log.error("%s cannot be read: %s. The tokens of before stay.", self._path, type(error).__name__)
         else:
-            log.info("%s was read again: %d tokens", self._path, len(self._tokens))
+            many = len(self._tokens)
+            log.info("%s was read again: %d token%s", self._path, many, "" if many == 1 else "s")
 
     def _marks(self) -> tuple[int, ...]:
-        """What changes when the file does, also when another takes its place."""
+        """What changes when the file does, or who may read it, also when another takes its place."""
         try:
             found = self._path.stat()
         except OSError:
             return ()
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
+        return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
     def _read(self) -> Tokens:
         try:
-            mode = self._path.stat().st_mode
-            tokens = parse(self._path.read_text("utf-8"))
+            # Whoever opens a named pipe waits until somebody writes, unless told not to.
+            with open(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    raise SettingsError(f"The file of tokens {self._path} cannot be read: it is not a regular file.")
+                tokens = parse(file.read().decode())
         except OSError as error:
             raise SettingsError(f"The file of tokens {self._path} cannot be read: {error.strerror}.") from error
         except ValidationError as error:
@@ -140,3 +160,17 @@ class TokenFile:
         if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
             log.warning("%s can be read or changed by others: 'chmod 600' keeps it to its owner", self._path)
         return tokens
+
+
+def _apart(work: Callable[[], None]) -> asyncio.Future[None]:
+    """In a thread that nobody waits for at the end, unlike those of ``asyncio.to_thread``."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def run() -> None:
+        work()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ended.set_result, None)
+
+    threading.Thread(target=run, name="tokens", daemon=True).start()
+    return ended

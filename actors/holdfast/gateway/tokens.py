@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from typing import TYPE_CHECKING
 
+from holdfast.errors import SettingsError
 from holdfast.gateway.callers import Caller
+from holdfast.identity import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+MIN_TOKEN, MAX_TOKEN = 16, 1000
 
 _NOBODY = (b"", None)
 
@@ -26,7 +31,12 @@ class Tokens:
 
     @classmethod
     def of_one(cls, token: str) -> Tokens:
-        """An operator of all tenants."""
+        """An operator of all tenants. Raises SettingsError for what nobody could send, or anybody guess."""
+        if not (MIN_TOKEN <= len(token) <= MAX_TOKEN and re.fullmatch(f"{VISIBLE}+", token)):
+            raise SettingsError(
+                f"A token has {MIN_TOKEN} to {MAX_TOKEN} visible characters of ASCII, and this one has not: "
+                "mind spaces, and the line end of a file it was read from."
+            )
         return cls({digest_of(token.encode()): Caller(name="token")})
 
     def __len__(self) -> int:

@@ -108,7 +108,7 @@ class LocalPostgres:
         """Makes the data folder where there is none, and returns when the server takes connections."""
         if not (self._data / "PG_VERSION").exists():
             await self._initialise()
-        self._password = self._password_file.read_text().strip()
+        self._password = self.password_file.read_text().strip()
         await self._start_server()
 
     async def stop(self) -> None:
@@ -150,7 +150,7 @@ class LocalPostgres:
         await self.stop()
 
     @property
-    def _password_file(self) -> Path:
+    def password_file(self) -> Path:
         return self.folder / "password"
 
     async def _initialise(self) -> None:
@@ -158,14 +158,14 @@ class LocalPostgres:
         unfinished = self.folder / "data.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
-        self._password_file.touch(mode=0o600)
-        self._password_file.write_text(secrets.token_urlsafe(24))
+        self.password_file.touch(mode=0o600)
+        self.password_file.write_text(secrets.token_urlsafe(24))
         if self._account:
-            for path in (unfinished, self._password_file):
+            for path in (unfinished, self.password_file):
                 os.chown(path, self._account.user, self._account.group)
         # fmt: off
         await self._run(
-            "initdb", "-D", str(unfinished), "--username", _USER, "--pwfile", str(self._password_file),
+            "initdb", "-D", str(unfinished), "--username", _USER, "--pwfile", str(self.password_file),
             "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync",
         )
         # fmt: on

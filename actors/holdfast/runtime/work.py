@@ -139,7 +139,17 @@ class UnitOfWork:
                 raise Unavailable("The state could not be read. Try again.") from error
             for key in missing:
                 value = found.get(key)
-                self._known[key] = None if value is None else load(value)
+                self._known[key] = None if value is None else self._parsed(key, value)
+
+    def _parsed(self, key: str, value: bytes) -> Any:
+        try:
+            return load(value)
+        except ValueError:
+            # Without the parser's words: they show a part of the value.
+            raise StorageBroken(
+                f"What is stored of {self._type} {self._id} is damaged: the value {key} is not JSON. "
+                "Restore it from a copy."
+            ) from None
 
     async def _save(self, changed: dict[str, Any], wake_at: float | None) -> None:
         changes = [StateChange(key, None if value is None else dump(value)) for key, value in changed.items()]

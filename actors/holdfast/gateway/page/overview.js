@@ -3,12 +3,15 @@ import { get, now, path } from "./api.js";
 import { Sparkline } from "./chart.js";
 import { at, el, keep, show } from "./dom.js";
 import { seriesOf } from "./series.js";
-import { count, curl, number } from "./words.js";
+import { curl, number } from "./words.js";
 
 const PAGE = 50;
 let pages = 1;
 let listed = [];
 let open = null;
+
+// What cannot be counted is not nothing.
+const amount = (many) => (many === null ? "?" : number(many));
 
 export const linkTo = (queue) => `#/queue/${encodeURIComponent(queue)}`;
 
@@ -22,7 +25,7 @@ export async function refresh() {
     if (!cursor) break;
   }
   const time = now();
-  for (const queue of found) seriesOf(queue.queue).add(time, queue.count, queue.locked);
+  for (const queue of found) if (!queue.error) seriesOf(queue.queue).add(time, queue.count, queue.locked);
   listed = found;
   at("more-queues").hidden = !cursor;
   at("no-queues").hidden = found.length > 0;
@@ -53,17 +56,26 @@ function row({ queue: name }) {
     el("span", { class: "what" }, el("span", { class: "name" }, name), el("span", { class: "more" }, locked, dead)),
     spark.element, waiting);
   const figure = (element, many, word) => {
-    element.replaceChildren(number(many), el("small", {}, ` ${word}`));
+    element.replaceChildren(amount(many), el("small", {}, ` ${word}`));
     element.classList.toggle("none", many === 0);
+  };
+  const damaged = () => {
+    for (const element of [locked, dead]) element.replaceChildren();
+    waiting.replaceChildren("damaged");
+    link.setAttribute("aria-label", `${name}: damaged`);
   };
   return [el("li", {}, link), (queue) => {
     const letters = queue.dead_letters === 1 ? "dead letter" : "dead letters";
     spark.draw(seriesOf(name));
-    figure(waiting, queue.count, "waiting");
-    figure(locked, queue.locked, "locked");
-    figure(dead, queue.dead_letters, letters);
-    link.setAttribute("aria-label", `${name}: ${number(queue.count)} waiting, ${number(queue.locked)} locked, ` +
-      count(queue.dead_letters, "dead letter"));
+    link.classList.toggle("damaged", Boolean(queue.error));
+    if (queue.error) damaged();
+    else {
+      figure(waiting, queue.count, "waiting");
+      figure(locked, queue.locked, "locked");
+      figure(dead, queue.dead_letters, letters);
+      link.setAttribute("aria-label", `${name}: ${number(queue.count)} waiting, ${number(queue.locked)} locked, ` +
+        `${amount(queue.dead_letters)} ${letters}`);
+    }
     if (name === open) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }];

@@ -115,11 +115,12 @@ class SqliteStorage:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
             rows = await self._query(
-                f"SELECT key, value FROM state WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
+                # As bytes: text that is not UTF-8 would fail here, and for all keys of the query.
+                f"SELECT key, CAST(value AS BLOB) FROM state WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
                 "AND (expiration_time IS NULL OR expiration_time > CURRENT_TIMESTAMP)",
                 some,
             )
-            found.update((key, value.encode()) for key, value in rows)
+            found.update(rows)
         return found
 
     async def save(self, writes: Sequence[Write]) -> None:
