@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
-MOST = 1000
+MOST = 2000
 # How many of those used longest ago are looked at for each that is used.
 _LOOKED_AT = 4
 
