@@ -7,7 +7,7 @@ import secrets
 import click
 
 from holdfast.cli.options import option
-from holdfast.errors import InvalidRequest, SettingsError
+from holdfast.errors import InvalidRequest
 
 ROLES = ("reader", "user", "operator")
 
@@ -35,7 +35,7 @@ def new(name: str, role: str, tenant: str) -> None:
         if tenant != NO_TENANT:
             check_tenant(tenant)
     except InvalidRequest as error:
-        raise SettingsError(str(error)) from error
+        raise click.UsageError(str(error)) from error
     secret = f"hf_{secrets.token_urlsafe(32)}"
     lines = [
         "[[token]]",

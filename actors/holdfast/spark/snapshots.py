@@ -86,7 +86,7 @@ class Snapshot:
         return self._as_of
 
     def table(self, name: str, **narrowed: str) -> DataFrame:
-        """One of the tables; ``queue`` and ``instance`` narrow it in the database."""
+        """One of the tables; ``queue`` or ``instance``, whichever it has, narrows it in the database."""
         options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | narrowed
         Options.read(options)
         return self._spark.read.format("holdfast").options(**options).load()
@@ -117,7 +117,11 @@ class Snapshot:
         return self.table("problems", **narrowed)
 
     def _copy(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-snapshot-", dir=self._directory))
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="holdfast-snapshot-", dir=self._directory))
+        except OSError as error:
+            where = self._directory or "the folder for temporary files"
+            raise unavailable(f"Nothing can be copied to {where}: {error.strerror}.") from error
         self._held.callback(shutil.rmtree, folder, ignore_errors=True)
         file = folder / "state.db"
         as_of = time.time()
