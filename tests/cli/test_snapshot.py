@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,9 +14,6 @@ from click.testing import CliRunner
 from holdfast.cli.main import cli
 from holdfast.cli.options import from_settings_file
 from holdfast.errors import HoldfastError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _WITHOUT_SPARK = """
 import sys
@@ -38,6 +35,23 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
 def test_the_command_line_does_without_spark_until_it_is_needed() -> None:
     code = "import sys, holdfast.cli.main; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_where_spark_does_not_start_it_says_why(tmp_path: Path) -> None:
+    make_store(tmp_path / "state.db")
+    command = [str(Path(sys.executable).with_name("holdfast")), "snapshot", "--url", f"sqlite://{tmp_path}/state.db"]
+    done = subprocess.run(
+        [*command, "--master", "foo"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "holdfast: Spark did not start on foo: Master must either be yarn or start with spark, k8s, or local\n"
+    )
+
+
+def make_store(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE state (key, value, is_binary, etag, expiration_time, update_time)")
 
 
 @pytest.fixture
@@ -82,8 +96,7 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
 )
 def test_what_cannot_work_is_told_before_spark_starts(arguments: list[str], sentence: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is not a database, however long one looks at it")
-    with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
-        connection.execute("CREATE TABLE state (key, value, is_binary, etag, expiration_time, update_time)")
+    make_store(tmp_path / "state.db")
     series = ["--to", str(tmp_path / "series")]
     with pytest.raises(HoldfastError, match=sentence):
         cli.main(

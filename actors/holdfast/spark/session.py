@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 # Below so many bytes of Parquet, planning for many tasks and compiling for many rows costs more than it saves.
 SMALL = 32 * 1024 * 1024
+
+# How Java begins to say what nobody has caught.
+_THROWN = re.compile(r'^Exception in thread "[^"]*" [\w.$]+: ')
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
@@ -132,4 +136,4 @@ def _reason(error: Exception, said: str) -> str:
     # Frames of a stack say where, not why.
     lines = [line for line in map(str.strip, said.splitlines()) if line and not line.startswith("at ")]
     told = [line for line in lines if "Exception" in line or "ERROR" in line or "error" in line]
-    return (told or lines or str(error).splitlines() or ["it gave no reason."])[-1]
+    return _THROWN.sub("", (told or lines or str(error).splitlines() or ["it gave no reason."])[-1])
