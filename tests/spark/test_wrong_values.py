@@ -113,6 +113,19 @@ def test_one_lock_or_group_hides_no_other(tmp_path: Path, torn: str | bytes) -> 
         assert later["waiting"] == 8 - (2 if key == "lock-1" else 1)
 
 
+def test_a_queue_counts_what_is_lost_until_something_is_overdue(tmp_path: Path) -> None:
+    queue = DrivenQueue("x")
+    queue.push(*range(250))
+    queue.lock(count=5)
+    values: dict[str, Any] = {key: value.decode() for key, value in queue.store.items()}
+    file = _written(tmp_path, bad=values | {"segment-0-1": "{"})
+    [row] = read(file, "queues")
+    assert (row["waiting"], row["locked"]) == (245, 5)
+    assert len(read(file, "items")) == 150
+    [row] = read(file, "queues", at=MORNING + 1000)
+    assert (row["waiting"], row["locked"]) == (150, 0)
+
+
 def test_a_row_that_is_no_text_at_all(tmp_path: Path) -> None:
     file = _written(tmp_path, good=_queue(2), bad=_queue(2) | {"segment-0-0": b"\xff\xfe{"})
     assert {row["queue"] for row in read(file, "items")} == {"good"}
