@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
@@ -12,11 +15,15 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from holdfast.cli.main import cli
 from holdfast.errors import SettingsError
 from holdfast.spark.archive import LATEST, Kept, earlier_one, folder_of, kept_in
 from holdfast.spark.manifest import FILE, Extent, Manifest
+from holdfast.spark.pipeline import Taken
+from holdfast.spark.report.overview import audited
 from holdfast.spark.schemas import SCHEMAS
 from spark.pipeline.invented import ago
+from spark.written import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +95,24 @@ def test_the_latest_is_the_latest_that_is_whole(tmp_path: Path, damage: Callable
     assert warning.startswith(f"Passed over: {sentence}")
     with pytest.raises(SettingsError, match=re.escape(sentence)):
         earlier_one(tmp_path, str(damaged.folder), [], subject, pytest.fail)
+
+
+def test_rows_of_no_actor_are_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = keep(tmp_path / "series", ago(60))
+    foreign = {"actor_type": None, "problem": "foreign", "count": 2, "example": None, "detail": "It is not Holdfast's."}
+    manifest = replace(kept.manifest, totals=Counter(), problems=[foreign])
+    assert "<td>no actor</td>" in audited([], manifest)
+    monkeypatch.setattr("holdfast.spark.session.spark_session", lambda **where: nullcontext())
+    monkeypatch.setattr(
+        "holdfast.spark.pipeline.take", lambda *of, **how: Taken(Kept(kept.folder, manifest), None, None)
+    )
+    write(tmp_path / "state.db", {})
+    cli.main(
+        ["snapshot", "--url", f"sqlite://{tmp_path}/state.db", "--to", str(tmp_path / "series")], standalone_mode=False
+    )
+    assert capsys.readouterr().err == "Passed over: 2 of no actor: foreign\n"
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"version": "1"}', '{"version": true}', '{"version": null}'])
