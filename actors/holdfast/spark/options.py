@@ -14,11 +14,11 @@ from holdfast.spark.secrets import hidden_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Which tables these narrow.
+_NARROWED = {"queue": ("queues", "items", "locks", "dead_letters"), "instance": ("instances", "history")}
 _POSTGRESQL = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 MAX_PARTITIONS = 10_000
-#: Which tables these narrow.
-_NARROWED = {"queue": ("queues", "items", "locks", "dead_letters"), "instance": ("instances", "history")}
 
 
 @dataclass(frozen=True, slots=True)

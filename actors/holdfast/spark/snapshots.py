@@ -86,7 +86,7 @@ class Snapshot:
         return self._as_of
 
     def table(self, name: str, **narrowed: str) -> DataFrame:
-        """One of the tables; ``queue`` or ``instance``, whichever it has, narrows it in the database."""
+        """One of the tables; ``queue`` and ``instance`` narrow it in the database."""
         options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | narrowed
         Options.read(options)
         return self._spark.read.format("holdfast").options(**options).load()
