@@ -154,7 +154,7 @@ def _show(taken: Taken, against: str | None, as_json: bool) -> None:
     if manifest.changes is not None:
         console.print(changed(manifest))
     elif against:
-        click.echo("This is the first of its kind in the series: there is nothing to compare it with.")
+        click.echo("The series has no earlier one of its kind that can be read: there is nothing to compare it with.")
     click.echo(f"Kept in {taken.kept.folder}")
     if taken.report:
         click.echo(f"Report  {taken.report.as_uri()}")
