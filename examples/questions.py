@@ -8,15 +8,15 @@ python -m examples.questions ./holdfast-snapshots                           # wh
 # %% What the questions are put to
 from __future__ import annotations
 
-import sys
+import argparse
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 import holdfast.spark
+from holdfast.errors import HoldfastError
 from holdfast.spark.session import spark_session
 from holdfast.spark.steps import between, steps
 
@@ -180,4 +180,13 @@ def main(place: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else str(Path("holdfast-snapshots")))
+    command = argparse.ArgumentParser(
+        prog="python -m examples.questions",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("place", nargs="?", default="holdfast-snapshots", help="a database, or a folder of snapshots")
+    try:
+        main(command.parse_args().place)
+    except HoldfastError as error:
+        command.exit(1, f"{error}\n")

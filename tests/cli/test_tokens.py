@@ -60,7 +60,8 @@ def test_no_two_tokens_are_the_same(holdfast: Command, tmp_path: Path) -> None:
 def test_a_name_that_is_none_is_one_sentence(holdfast: Command, options: tuple[str, ...]) -> None:
     ended = holdfast("token", "new", *options)
     assert (ended.code, ended.output) == (2, "")
-    assert ended.error.splitlines()[-1].startswith("Error: This ")
+    assert [line.partition(": ")[0] for line in ended.error.splitlines() if "This " in line] == ["Error"]
+    assert "[[token]]" not in ended.error
 
 
 def test_beyond_loopback_a_token_or_a_file_of_them_is_needed(holdfast: Command) -> None:

@@ -83,10 +83,13 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
 
     reader = StoredQueue(queue.actor_id, queue.value("metadata"), queue.value("config"), queue.now)
     found: list[StoredItem] = []
+    needed = set(reader.needed())
+    assert needed <= queue.store.keys()
     for key, value in queue.store.items():
         if key.startswith("segment-"):
             waiting = driven(reader.in_segment(key, load(value)))
             found += waiting
+            assert key in needed or not waiting
             if (pushed := reader.only_pushed(key, load(value))) is not None:
                 assert list(zip(*pushed[1:], strict=True)) == [(i.id, i.text, i.enqueued_at) for i in waiting]
         elif key.startswith("shelf-"):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import holdfast.spark
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.runtime.embedded.host import EmbeddedHost
 from holdfast.spark.options import Options
 from holdfast.spark.store import Range
@@ -35,6 +35,10 @@ URL = "sqlite:///tmp/x.db"
         ({"url": URL, "as_of": "yesterday"}, "'as_of' is a time"),
         ({"url": URL, "table_name": "a", "table_prefix": "b"}, "give one of them"),
         ({"url": URL, "starting": "tomorrow"}, "'earliest' or 'latest'"),
+        ({"url": URL, "instance": "f1"}, "'instance' does not narrow the table 'items': it is for instances, history"),
+        ({"url": URL, "table": "instances", "queue": "zz"}, "'queue' does not narrow the table 'instances'"),
+        ({"url": URL, "table": "idempotency", "queue": "zz"}, "'queue' does not narrow the table 'idempotency'"),
+        ({"url": URL, "table": "problems", "instance": "f1"}, "'instance' does not narrow the table 'problems'"),
     ],
 )
 def test_wrong_ones_are_refused_in_a_sentence(options: dict[str, str], sentence: str) -> None:
@@ -64,6 +68,15 @@ def test_any_folder_will_do(tmp_path: Path, folder: str) -> None:
         options = asked.read.format.return_value.options.call_args.kwargs
         with opened(Options.read(options)) as store:
             assert list(store.keys(Range())) == ["shop||settings"]
+
+
+def test_a_folder_that_nothing_can_be_copied_to(tmp_path: Path) -> None:
+    write(tmp_path / "state.db", {"shop||settings": "{}"})
+    with (
+        pytest.raises(Unavailable, match="Nothing can be copied to /proc/x: "),
+        holdfast.spark.snapshot(MagicMock(), f"sqlite://{tmp_path}/state.db", directory="/proc/x"),
+    ):
+        pass
 
 
 def test_sparks_users_see_the_sentence(spark: SparkSession, tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def test_bytes_in_jsonb_are_read_too(spark: SparkSession, stack: Any) -> None:
             connection.execute(insert, (f"bytes||PushPopActor||orders||{key}", text))
     with snapshot(spark, stack.url, app_id="bytes") as taken:
         assert [row["item"] for row in _rows(taken.items().orderBy("id"))] == sorted(map(str, range(150)), key=_by_id)
+        # All that the queue refers to is found.
+        assert _rows(taken.problems().where("app_id = 'bytes'")) == []
 
 
 def _by_id(item: str) -> str:

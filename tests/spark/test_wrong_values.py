@@ -113,10 +113,60 @@ def test_one_lock_or_group_hides_no_other(tmp_path: Path, torn: str | bytes) -> 
         assert later["waiting"] == 8 - (2 if key == "lock-1" else 1)
 
 
+def test_a_queue_counts_what_is_lost_until_something_is_overdue(tmp_path: Path) -> None:
+    queue = DrivenQueue("x")
+    queue.push(*range(250))
+    queue.lock(count=5)
+    values: dict[str, Any] = {key: value.decode() for key, value in queue.store.items()}
+    file = _written(tmp_path, bad=values | {"segment-0-1": "{"})
+    [row] = read(file, "queues")
+    assert (row["waiting"], row["locked"]) == (245, 5)
+    assert len(read(file, "items")) == 150
+    [row] = read(file, "queues", at=MORNING + 1000)
+    assert (row["waiting"], row["locked"]) == (150, 0)
+
+
 def test_a_row_that_is_no_text_at_all(tmp_path: Path) -> None:
     file = _written(tmp_path, good=_queue(2), bad=_queue(2) | {"segment-0-0": b"\xff\xfe{"})
     assert {row["queue"] for row in read(file, "items")} == {"good"}
     assert [(row["actor_id"], row["state_key"]) for row in read(file, "problems")] == [("bad", "segment-0-0")]
+
+
+@pytest.mark.parametrize(
+    ("key", "missing"),
+    [
+        (f"{QUEUE}bad||metadata", "segment-0-1"),
+        (f"{QUEUE}bad||metadata", "segment-0-2"),
+        ("shop||OrchestrationActor||bad||instance", "history-0-1-0"),
+    ],
+)
+def test_what_is_referred_to_and_missing_is_told(tmp_path: Path, key: str, missing: str) -> None:
+    values = _everything() | _of(bad=_queue(250), empty=_taken(3), begun=_taken(130))
+    write(tmp_path / "state.db", values)
+    assert read(tmp_path / "state.db", "problems") == []
+    actor, _, own = key.rpartition("||")
+    (tmp_path / "less").mkdir()
+    write(tmp_path / "less" / "state.db", {key: value for key, value in values.items() if key != f"{actor}||{missing}"})
+    [problem] = read(tmp_path / "less" / "state.db", "problems")
+    assert (problem["actor_id"], problem["state_key"], problem["problem"]) == ("bad", own, "broken")
+    assert problem["detail"] == f"{missing} is missing from the store."
+
+
+@pytest.mark.parametrize("torn", ["{", '{"format": 99}', '{"_format": 99}'])
+def test_an_actor_that_cannot_be_read_is_one_problem(
+    tmp_path: Path, torn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many values it has that cannot be read without it."""
+    values = _everything() | _of(bad=_queue(250))
+    for key in (f"{QUEUE}bad||metadata", "shop||OrchestrationActor||bad||instance"):
+        values[key] = torn
+    write(tmp_path / "state.db", values)
+    problems = read(tmp_path / "state.db", "problems")
+    assert sorted((row["actor_id"], row["state_key"]) for row in problems) == [("bad", "instance"), ("bad", "metadata")]
+    assert [row["instance_id"] for row in read(tmp_path / "state.db", "history")] == ["good"]
+    # The part of a history that is passed over is still told, by whose fault it is.
+    assert "history: 1 rows were passed over" in caplog.text
+    assert "such as instance of bad" in caplog.text
 
 
 def test_actors_of_another_type_are_told_of_as_such(tmp_path: Path) -> None:
@@ -154,6 +204,14 @@ def test_problems_keep_no_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def _queue(items: int) -> dict[str, str | bytes]:
     queue = DrivenQueue("x")
     queue.push(*range(items))
+    return {key: value.decode() for key, value in queue.store.items()}
+
+
+def _taken(items: int) -> dict[str, str | bytes]:
+    """A queue whose first items are gone for good, and which may be empty."""
+    queue = DrivenQueue("x")
+    queue.push(*range(items))
+    queue.pop(count=min(items, 100))
     return {key: value.decode() for key, value in queue.store.items()}
 
 

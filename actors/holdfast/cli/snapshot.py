@@ -15,7 +15,7 @@ from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.remote import show_json
 from holdfast.cli.snapshot_tables import changed, kept
-from holdfast.errors import ComponentMissing, SettingsError
+from holdfast.errors import ComponentMissing, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,16 +80,23 @@ def snapshot(
     url = url or _embedded_url()
     if url.startswith(("http://", "https://")):
         # Not repeated: there may be a password in it.
-        raise SettingsError(
+        raise click.UsageError(
             "What --url says is a server; it names the state store's database, sqlite:///path or postgresql://…."
         )
     try:
-        from holdfast.spark import failures
+        from holdfast.spark import failures, preflight
+        from holdfast.spark.options import Options
         from holdfast.spark.pipeline import take
         from holdfast.spark.session import LOCAL, spark_session
         from holdfast.spark.snapshots import snapshot as open_snapshot
     except ImportError as error:
         raise ComponentMissing(f"{error.msg}") from error
+    narrowed = {"app_id": app_id, "tenant": tenant, "table_name": table_name, "table_prefix": table_prefix}
+    try:
+        options = Options.read({"url": url} | {name: value for name, value in narrowed.items() if value is not None})
+    except InvalidRequest as error:
+        raise click.UsageError(str(error)) from error
+    preflight.check(options, to, against)
     warnings: list[str] = []
     with _progress() as progress, failures.in_one_sentence():
         progress("Starting Spark" if not remote else "Connecting", 0, None)
@@ -103,7 +110,7 @@ def snapshot(
                 table_name=table_name,
                 table_prefix=table_prefix,
                 # Other machines can read a copy only where they can write the snapshot.
-                directory=None if near else _made(to),
+                directory=None if near else to.resolve(),
             )
 
             def show(work: Work) -> None:
@@ -128,17 +135,9 @@ def snapshot(
         sys.exit(DOES_NOT_ADD_UP)
 
 
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(f"{folder} cannot be made: {error.strerror}.") from error
-    return folder.resolve()
-
-
 def _embedded_url() -> str:
     if not EMBEDDED_FILE.is_file():
-        raise SettingsError(
+        raise click.UsageError(
             f"Which database? Say so with --url, sqlite:///path or postgresql://…: there is no ./{EMBEDDED_FILE} here."
         )
     return f"sqlite://{quote(str(EMBEDDED_FILE.resolve()))}"
@@ -155,12 +154,12 @@ def _show(taken: Taken, against: str | None, as_json: bool) -> None:
     if manifest.changes is not None:
         console.print(changed(manifest))
     elif against:
-        click.echo("This is the first of its kind in the series: there is nothing to compare it with.")
+        click.echo("The series has no earlier one of its kind that can be read: there is nothing to compare it with.")
     click.echo(f"Kept in {taken.kept.folder}")
     if taken.report:
         click.echo(f"Report  {taken.report.as_uri()}")
     for problem in manifest.problems:
-        passed_over = f"{problem['count']:,} of {problem['actor_type']}: {problem['problem']}"
+        passed_over = f"{problem['count']:,} of {problem['actor_type'] or 'no actor'}: {problem['problem']}"
         click.echo(f"Passed over: {printing.printable(passed_over)}", err=True)
     for finding in manifest.findings:
         click.echo(f"Does not add up: {printing.printable(finding)}", err=True)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.errors import StorageBroken
 from holdfast.identity import split_instance_actor
 from holdfast.orchestration.answers import shown_event, shown_failure, shown_parent
-from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, FORMAT, INPUT
+from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, FORMAT, INPUT, segment_key
 from holdfast.orchestration.history import load_event
 from holdfast.orchestration.instance import Status
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from holdfast.pushpop.steps import Steps
 
@@ -79,6 +79,11 @@ class StoredInstance:
             raise StorageBroken(f"{key} is not a key of an instance.")
         life, execution, number = map(int, found.groups())
         return bool(life == self.head["life"]) and number < self.extents.get(execution, 0)
+
+    def needed(self) -> Iterator[str]:
+        """The parts of its history, which must be there."""
+        for execution, segments in self.extents.items():
+            yield from (segment_key(self.head["life"], execution, number) for number in range(segments))
 
     @property
     def extents(self) -> dict[int, int]:

@@ -181,6 +181,14 @@ class StoredQueue:
         for key in (METADATA, *self._lock_keys()):
             yield key, self._active(key)
 
+    def needed(self) -> Iterator[str]:
+        """The segments that must be there: those with items that were never taken."""
+        for lane in self._lanes.values():
+            if not lane.exhausted:
+                yield from (segment_key(lane.priority, number) for number in range(lane.head, lane.tail))
+                if lane.filled:
+                    yield segment_key(lane.priority, lane.tail)
+
     def totals(self) -> Steps[Totals]:
         """How many there are. Where something is overdue, that means to look at all of them."""
         left_out: dict[str, Exception] = {}

@@ -39,6 +39,24 @@ class Kept:
     folder: Path
     manifest: Manifest
 
+    @classmethod
+    def read(cls, folder: Path) -> Kept:
+        """Raises SettingsError for what is none, is damaged, or of a later version."""
+        manifest = Manifest.read(folder)
+        for name, extent in manifest.tables.items():
+            if not (folder / name).is_dir():
+                raise SettingsError(f"The snapshot {folder} is damaged: it has no {name}.")
+            try:
+                sizes = [file.stat().st_size for file in (folder / name).glob("*.parquet")]
+            except OSError as error:
+                raise SettingsError(f"The snapshot {folder} cannot be read: {error}.") from error
+            if (len(sizes), sum(sizes)) != (extent.files, extent.bytes):
+                raise SettingsError(
+                    f"The snapshot {folder} is damaged: {name} should have {extent.files} files of {extent.bytes:,} "
+                    f"bytes, and has {len(sizes)} of {sum(sizes):,}."
+                )
+        return cls(folder, manifest)
+
     @property
     def moment(self) -> datetime:
         """As rows of a series have it: to the millisecond, as the folder's name."""
@@ -113,7 +131,7 @@ def kept_in(root: Path, warn: Callable[[str], None] = log.warning) -> list[Kept]
         if not _FOLDER.fullmatch(folder.relative_to(root).as_posix()):
             continue
         try:
-            found.append(Kept(folder, Manifest.read(folder)))
+            found.append(Kept.read(folder))
         except SettingsError as error:
             warn(f"Passed over: {error}")
     return sorted(found, key=lambda kept: kept.manifest.as_of)
@@ -130,12 +148,18 @@ def earlier_one(
 ) -> Kept | None:
     """The one that ``--against`` names: the latest of the same, if any, a folder, or a folder inside the series.
 
-    Raises SettingsError for a folder that is no finished snapshot.
+    Raises as :func:`named_one` does.
     """
     if named == LATEST:
         return next((kept for kept in reversed(series) if kept.manifest.subject == subject), None)
-    folder = next((path for path in (Path(named), root / named) if path.is_dir()), Path(named))
-    kept = Kept(folder.resolve(), Manifest.read(folder))
+    kept = named_one(root, named)
     if kept.manifest.subject != subject:
-        warn(f"{folder} is of something else, {kept.manifest.subject}: what differs has not changed, it is another's.")
+        other = kept.manifest.subject
+        warn(f"{kept.folder} is of something else, {other}: what differs has not changed, it is another's.")
     return kept
+
+
+def named_one(root: Path, named: str) -> Kept:
+    """The snapshot in this folder. Raises SettingsError for what is no finished snapshot, or a damaged one."""
+    folder = next((path for path in (Path(named), root / named) if path.is_dir()), Path(named))
+    return Kept.read(folder.resolve())

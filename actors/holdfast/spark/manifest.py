@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FILE = "manifest.json"
 VERSION = 1
+#: What every snapshot has; a table that comes later may be missing from those that were kept before.
+TABLES = ("queues", "items", "locks", "dead_letters", "instances", "history", "idempotency", "problems")
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,24 @@ class Manifest:
         file = folder / FILE
         try:
             told = json.loads(file.read_text("utf-8"))
+            if not isinstance(told, dict) or type(told.get("version")) is not int:
+                raise SettingsError(
+                    f"{file} is not the manifest of a snapshot: it does not say which version it is of."
+                )
             if told["version"] > VERSION:
                 raise SettingsError(f"{folder} was written by a later version of Holdfast.")
-            return _MANIFEST.validate_python(told)
+            manifest = _MANIFEST.validate_python(told)
         except FileNotFoundError as error:
             raise SettingsError(f"{folder} is not a finished snapshot: it has no {FILE}.") from error
         except ValidationError as error:
             [first, *_] = error.errors()
             where = ".".join(str(part) for part in first["loc"])
             raise SettingsError(f"{file} cannot be read: {where}: {first['msg']}.") from error
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise SettingsError(f"{file} cannot be read: {error}.") from error
+        if missing := [name for name in TABLES if name not in manifest.tables]:
+            raise SettingsError(f"The snapshot {folder} is damaged: its manifest has nothing of {', '.join(missing)}.")
+        return manifest
 
 
 _MANIFEST = TypeAdapter(Manifest)

@@ -14,6 +14,8 @@ from holdfast.spark.secrets import hidden_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Which tables these narrow.
+_NARROWED = {"queue": ("queues", "items", "locks", "dead_letters"), "instance": ("instances", "history")}
 _POSTGRESQL = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 MAX_PARTITIONS = 10_000
@@ -55,6 +57,12 @@ class Options:
             raise invalid("The option 'url' is missing: sqlite:///path/of/the/file or postgresql://….")
         if values.get("table", "items") not in SCHEMAS:
             raise invalid(f"There is no table {values['table']!r}: there are {', '.join(SCHEMAS)}.")
+        table = values.get("table", "items")
+        for name, tables in _NARROWED.items():
+            if name in values and table not in tables:
+                raise invalid(
+                    f"The option {name!r} does not narrow the table {table!r}: it is for {', '.join(tables)}."
+                )
         if not values["url"].startswith((*_POSTGRESQL, _SQLITE)):
             raise invalid("This url is of neither kind: sqlite:///path/of/the/file or postgresql://….")
         if "table_name" in values and "table_prefix" in values:

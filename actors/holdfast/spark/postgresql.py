@@ -124,17 +124,20 @@ class PostgresqlStore:
         )
         yield from self._rows(Range(), patterns, condition)
 
+    def present(self, keys: Sequence[str]) -> set[str]:
+        return {key for (key,) in self._named(sql.SQL("key"), keys)}
+
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        query = sql.SQL("SELECT key, {}, {} FROM {} WHERE key = ANY(%s) AND {}").format(
-            self._layout.is_binary, self._layout.value, self._table, self._live()
-        )
+        columns = sql.SQL("key, {}, {}").format(self._layout.is_binary, self._layout.value)
+        return {key: _raw(value, is_binary) for key, is_binary, value in self._named(columns, keys)}
+
+    def _named(self, columns: sql.Composable, keys: Sequence[str]) -> Iterator[Any]:
+        query = sql.SQL("SELECT {} FROM {} WHERE key = ANY(%s) AND {}").format(columns, self._table, self._live())
         with self._explained():
             for start in range(0, len(keys), _KEYS_AT_ONCE):
                 with self._connection.cursor(binary=True) as cursor:
                     cursor.execute(query, (list(keys[start : start + _KEYS_AT_ONCE]),))
-                    found.update((key, _raw(value, is_binary)) for key, is_binary, value in cursor)
-        return found
+                    yield from cursor
 
     def _begin(self) -> None:
         self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -75,6 +75,8 @@ class Problem(NamedTuple):
     address: Address
     problem: str
     detail: str
+    #: What was passed over is another value: this one, which it belongs to, is at fault, and is told of by itself.
+    is_told: bool = False
 
 
 class Decoder:
@@ -124,9 +126,11 @@ class Decoder:
         owners = self._owners_of(page)
         for address, value in page:
             owner = owners.get(address.owner)
+            if isinstance(owner, Exception):
+                at_fault = address if isinstance(owner, _OwnerMissing) else address.at(self._table.owner_keys[0])
+                self._report(at_fault, owner, is_told=at_fault != address)
+                continue
             try:
-                if isinstance(owner, Exception):
-                    raise owner
                 yield from self._table.tasks(address, _parsed(value), owner)
             except UNREADABLE as error:
                 self._report(address, error)
@@ -143,7 +147,7 @@ class Decoder:
             try:
                 own = [_parsed_if_any(values.get(address.beside(key))) for key in self._table.owner_keys]
                 if own[0] is None:
-                    raise StorageBroken(f"The value {self._table.owner_keys[0]!r} is missing from the store.")
+                    raise _OwnerMissing(f"The value {self._table.owner_keys[0]!r} is missing from the store.")
                 self._owners[address.owner] = self._table.owner(address, own)
             except UNREADABLE as error:
                 self._owners[address.owner] = error
@@ -194,10 +198,14 @@ class Decoder:
         elif size < _LOOKUP_BYTES // 8:
             self._keys_at_once = min(_MOST_KEYS, self._keys_at_once * 2)
 
-    def _report(self, address: Address, error: Exception) -> None:
+    def _report(self, address: Address, error: Exception, *, is_told: bool = False) -> None:
         told = isinstance(error, HoldfastError)
         detail = str(error) if told else f"{address.state_key} cannot be read: {type(error).__name__}."
-        self._on_problem(Problem(address, LATER if "later version" in detail else BROKEN, detail))
+        self._on_problem(Problem(address, LATER if "later version" in detail else BROKEN, detail, is_told))
+
+
+class _OwnerMissing(StorageBroken):
+    """What a value belongs to is missing: there is nothing else to tell of."""
 
 
 @dataclass(slots=True)

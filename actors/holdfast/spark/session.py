@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 # Below so many bytes of Parquet, planning for many tasks and compiling for many rows costs more than it saves.
 SMALL = 32 * 1024 * 1024
+
+# How Java begins to say what nobody has caught.
+_THROWN = re.compile(r'^Exception in thread "[^"]*" [\w.$]+: ')
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
@@ -93,8 +98,9 @@ def _started(master: str) -> SparkSession:
                 return builder.getOrCreate()
         except Exception as error:
             said.seek(0)
-            reason = _last_line(said.read().decode(errors="replace")) or str(error).partition("\n")[0]
-            raise ComponentFailed(f"Spark did not start on {master}: {reason}") from error
+            raise ComponentFailed(
+                f"Spark did not start on {master}: {_reason(error, said.read().decode(errors='replace'))}"
+            ) from error
 
 
 def _connected(remote: str) -> SparkSession:
@@ -123,7 +129,11 @@ def _errors_to(file: int) -> Iterator[None]:
         os.close(ours)
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+def _reason(error: Exception, said: str) -> str:
+    """What Java threw, or, where there is no Java that could, the last thing it said."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getMessage()).partition("\n")[0]
+    # Frames of a stack say where, not why.
+    lines = [line for line in map(str.strip, said.splitlines()) if line and not line.startswith("at ")]
     told = [line for line in lines if "Exception" in line or "ERROR" in line or "error" in line]
-    return (told or lines or [""])[-1]
+    return _THROWN.sub("", (told or lines or str(error).splitlines() or ["it gave no reason."])[-1])

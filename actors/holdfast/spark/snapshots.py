@@ -117,7 +117,11 @@ class Snapshot:
         return self.table("problems", **narrowed)
 
     def _copy(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-snapshot-", dir=self._directory))
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="holdfast-snapshot-", dir=self._directory))
+        except OSError as error:
+            where = self._directory or "the folder for temporary files"
+            raise unavailable(f"Nothing can be copied to {where}: {error.strerror}.") from error
         self._held.callback(shutil.rmtree, folder, ignore_errors=True)
         file = folder / "state.db"
         as_of = time.time()

@@ -88,18 +88,22 @@ class SqliteStore:
         ):
             yield Row(key, _raw(value, is_binary))
 
+    def present(self, keys: Sequence[str]) -> set[str]:
+        return {key for (key,) in self._named("key", keys)}
+
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        found = self._named("key, CAST(value AS BLOB), is_binary", keys)
+        return {key: _raw(value, is_binary) for key, value, is_binary in found}
+
+    def _named(self, columns: str, keys: Sequence[str]) -> Iterator[Any]:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
             places = ",".join("?" * len(some))
-            rows = self._connection.execute(
-                f"SELECT key, CAST(value AS BLOB), is_binary FROM {self._table} WHERE key IN ({places}) "  # noqa: S608
+            yield from self._connection.execute(
+                f"SELECT {columns} FROM {self._table} WHERE key IN ({places}) "  # noqa: S608
                 "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
                 (*some, self.as_of),
             )
-            found.update((key, _raw(value, is_binary)) for key, value, is_binary in rows)
-        return found
 
     def _select(
         self, columns: str, within: Range, condition: str = "true", parameters: Sequence[Any] = ()

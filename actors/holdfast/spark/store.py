@@ -68,6 +68,10 @@ class Store(Protocol):
         """The rows that were written since then, and perhaps some more."""
         ...
 
+    def present(self, keys: Sequence[str]) -> set[str]:
+        """Those of them whose values exist and have not expired."""
+        ...
+
     def lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The values that exist and have not expired."""
         ...

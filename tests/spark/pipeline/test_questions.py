@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +22,14 @@ def answer(spark: SparkSession, place: str, question: str) -> list[dict[str, Any
     with suited_to(spark, 0), questions.opened(spark, place) as tables:
         found: list[dict[str, Any]] = questions.QUESTIONS[question](tables).toArrow().to_pylist()
     return found
+
+
+def test_its_help_is_help() -> None:
+    done = subprocess.run(
+        [sys.executable, questions.__file__, "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "python -m examples.questions ./holdfast-snapshots" in done.stdout
 
 
 def test_what_is_stuck(spark: SparkSession, kept: Kept) -> None:

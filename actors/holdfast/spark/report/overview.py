@@ -169,7 +169,7 @@ def audited(checks: Sequence[Check], manifest: Manifest) -> Markup:
         return element("li", sign, element("span", f"{check.holds}."), wrong, more(left, "finding"))
 
     problems = [
-        (problem["actor_type"] or "", problem["problem"] or "", problem["example"] or "", problem["count"])
+        (problem["actor_type"] or "no actor", problem["problem"] or "", problem["example"] or "", problem["count"])
         for problem in manifest.problems
     ]
     columns = [("of", LEFT), ("why", SAID), ("for example", LEFT), ("rows", RIGHT)]
