@@ -119,6 +119,12 @@ def test_a_database_is_known_however_it_is_written(one: str, other: str) -> None
     assert Subject.of(one, None, None) == Subject.of(other, None, None) != Subject.of(other, None, "acme")
 
 
+def test_another_table_of_a_database_is_something_else() -> None:
+    one, other = (Subject.of("postgresql://db/shop", None, None, table) for table in ("state", "eu_state"))
+    assert one != other
+    assert [str(one), str(other)] == ["postgresql://db/shop", "postgresql://db/shop, table eu_state"]
+
+
 def test_what_is_done_is_not_stuck(spark: SparkSession, three: Three) -> None:
     [told] = answer(spark, three.root, "What is stuck?")
     assert (told["tenant"], told["where"]) == ("new", "orchestration order")
