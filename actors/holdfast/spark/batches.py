@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -86,7 +87,6 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _numbered(runs: list[tuple[str, int, int]], kind: pa.DataType) -> pa.Array:
-    names = pa.concat_arrays([pa.repeat(pa.scalar(name, kind), count) for name, _, count in runs])
     # Most numbers are small, and the same ones again and again.
     last = max(first + count for _, first, count in runs)
     if last <= _FEW:
@@ -94,7 +94,10 @@ def _numbered(runs: list[tuple[str, int, int]], kind: pa.DataType) -> pa.Array:
         numbers = pa.concat_arrays([few.slice(first, count) for _, first, count in runs])
     else:
         numbers = pa.array([str(first + at) for _, first, count in runs for at in range(count)], kind)
-    return pc.binary_join_element_wise(names, numbers, "")
+    ends = pa.array(accumulate((count for _, _, count in runs), initial=0), pa.int32())
+    names = pa.array([name for name, _, _ in runs], kind)
+    of_each = pc.list_parent_indices(pa.ListArray.from_arrays(ends, numbers))
+    return pc.binary_join_element_wise(names.take(of_each), numbers, "")
 
 
 _ARROW = {StringType: pa.string(), TimestampType: _TIME, IntegerType: pa.int32(), LongType: pa.int64()}
