@@ -332,7 +332,7 @@ class _Memory:
         return max(sizes)
 
     def _watch(self) -> None:
-        while not self._over.wait(0.05):
+        while not self._over.wait(0.25):
             self.peak = max(self.peak, self.largest())
 
 
