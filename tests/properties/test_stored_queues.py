@@ -91,7 +91,9 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
             found += waiting
             assert key in needed or not waiting
             if (pushed := reader.only_pushed(key, load(value))) is not None:
-                assert list(zip(*pushed[1:], strict=True)) == [(i.id, i.text, i.enqueued_at) for i in waiting]
+                assert list(zip(pushed.ids, pushed.texts, pushed.enqueued_at, strict=True)) == [
+                    (i.id, i.text, i.enqueued_at) for i in waiting
+                ]
         elif key.startswith("shelf-"):
             found += driven(reader.on_shelf(key, load(value)))
     for _, steps in reader.held():

@@ -11,6 +11,7 @@ import pytest
 import holdfast.spark
 from behaviour.rest import Server
 from conformance.served import APP_ID
+from holdfast.errors import InvalidRequest
 from spark.furnished import KEY, LONG_NUMBER, Furnished, furnish, told
 from spark.stacks import STACKS
 
@@ -36,9 +37,13 @@ def test_every_table_has_what_rest_says(spark: SparkSession, stack: Any) -> None
     with holdfast.spark.snapshot(spark, stack.url, app_id=APP_ID, partitions=3) as snapshot:
         tables = {name: _own(rows(snapshot.table(name))) for name in holdfast.spark.SCHEMAS}
         narrowed = rows(snapshot.items(queue="spark-spread")), rows(snapshot.history(instance="spark-done"))
+        some_columns = rows(snapshot.items(queue="spark-spread", columns=("item", "id")))
+        with pytest.raises(InvalidRequest, match=r"The columns of items are app_id, .*: name some of them\."):
+            snapshot.items(columns=("id", "colour"))
     assert tables.pop("problems") == []
     assert _same(narrowed[0], [row for row in tables["items"] if row["queue"] == "spark-spread"])
     assert _same(narrowed[1], [row for row in tables["history"] if row["instance_id"] == "spark-done"])
+    assert _same(some_columns, [{"item": row["item"], "id": row["id"]} for row in narrowed[0]])
     for table in tables.values():
         assert {(row["app_id"], row["tenant"]) for row in table} <= {(APP_ID, "default"), (APP_ID, "spark")}
     _check_queues(tables["queues"], tables["items"], expected)

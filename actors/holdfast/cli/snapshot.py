@@ -85,7 +85,7 @@ def snapshot(
         )
     try:
         from holdfast.spark import failures, preflight
-        from holdfast.spark.options import Options
+        from holdfast.spark.options import Options, state_table
         from holdfast.spark.pipeline import take
         from holdfast.spark.session import LOCAL, spark_session
         from holdfast.spark.snapshots import snapshot as open_snapshot
@@ -123,6 +123,7 @@ def snapshot(
                 to,
                 app_id=app_id,
                 tenant=tenant,
+                state_table=state_table(table_name, table_prefix),
                 against=against,
                 with_report=with_report,
                 progress=show,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import HoldfastError, StorageBroken
@@ -39,6 +40,7 @@ MOVING = "moving"
 SEGMENTS, SHELVES = "segment-", "shelf-"
 _SEGMENT = re.compile(r"segment-(\d+)-(\d+)\Z", re.ASCII)
 _SHELF = re.compile(r"shelf-(\d+)\Z", re.ASCII)
+_ITEM_OF, _MOMENT_OF = itemgetter("item"), itemgetter("at")
 # Values that are asked for at once where all of them have to be seen. A lock can have some megabytes.
 _AT_ONCE = 8
 #: What reading a value can end in that nobody wrote who knew the layout.
@@ -69,9 +71,15 @@ class Pushed(NamedTuple):
     """Items of one priority that wait, and were never taken."""
 
     priority: int
-    ids: list[str]
+    #: Their ids are this, and numbers that follow each other from this one on.
+    named: str
+    first: int
     texts: list[str]
     enqueued_at: list[float]
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"{self.named}{self.first + number}" for number in range(len(self.texts))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +145,14 @@ class StoredQueue:
         start, end = self._span(priority, segment, value["items"])
         entries: list[Any] = value["items"][start:end]
         try:
-            texts = [entry["item"] for entry in entries]
-            moments = [entry["at"] for entry in entries]
+            texts = list(map(_ITEM_OF, entries))
+            moments = list(map(_MOMENT_OF, entries))
             if sum(map(len, entries)) != 2 * len(entries):
                 return None
         except (KeyError, TypeError):
             return None  # a gap, or one that lies elsewhere
         named = Place(priority, segment, 0).item_id(self.partition)[:-1]
-        return Pushed(priority, [f"{named}{at}" for at in range(start, end)], texts, moments)
+        return Pushed(priority, named, start, texts, moments)
 
     def on_shelf(self, key: str, slots: list[Any]) -> Steps[list[StoredItem]]:
         """What is not due yet, or has fallen due unnoticed. What was noticed is in its lane."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,34 +19,46 @@ if TYPE_CHECKING:
 BATCH_BYTES = 2 * 1024 * 1024
 
 _TIME = pa.timestamp("us", tz="UTC")
+_FEW = 10_000
 
 
 class Block:
-    """Rows in columns: in some each row has its own value, the others have runs of the same."""
+    """Rows in columns: in some each row has its own value, one has names with a number, the others runs of the same."""
 
     def __init__(self) -> None:
         self.length = 0
         self._values: dict[int, list[Any]] = {}
-        self._runs: dict[int, list[tuple[Any, int]]] = {}
+        self._numbered: dict[int, list[tuple[str, int, int]]] = {}
+        self._runs: list[tuple[dict[int, Any], int]] = []
 
-    def add(self, length: int, own: dict[int, list[Any]], same: dict[int, Any]) -> None:
-        """So many rows more. The columns that have their own values are always the same ones."""
+    def add(
+        self, length: int, own: dict[int, list[Any]], numbered: dict[int, tuple[str, int]], same: dict[int, Any]
+    ) -> None:
+        """So many rows more. It is always the same columns that have values of their own, and that are numbered.
+
+        What is numbered has a beginning that is the same, and the first of the numbers.
+        """
         self.length += length
         for column, values in own.items():
             self._values.setdefault(column, []).extend(values)
-        for column, value in same.items():
-            runs = self._runs.setdefault(column, [])
-            if runs and runs[-1][0] == value:
-                runs[-1] = (value, runs[-1][1] + length)
-            else:
-                runs.append((value, length))
+        for column, (name, first) in numbered.items():
+            self._numbered.setdefault(column, []).append((name, first, length))
+        if self._runs and self._runs[-1][0] == same:
+            self._runs[-1] = (same, self._runs[-1][1] + length)
+        else:
+            self._runs.append((same, length))
 
     def array(self, column: int, kind: pa.DataType) -> pa.Array:
         if column in self._values:
             return _array(self._values[column], kind)
-        if column not in self._runs:
-            return pa.nulls(self.length, kind)
-        return pa.concat_arrays([pa.repeat(pa.scalar(value, kind), count) for value, count in self._runs[column]])
+        if column in self._numbered:
+            return _numbered(self._numbered[column], kind)
+        return pa.concat_arrays(
+            [
+                pa.repeat(pa.scalar(same[column], kind), count) if column in same else pa.nulls(count, kind)
+                for same, count in self._runs
+            ]
+        )
 
 
 class Columns:
@@ -71,6 +84,20 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     microseconds = pc.round(pc.multiply(pa.array(values, pa.float64()), 1e6))
     return microseconds.cast(pa.int64()).cast(_TIME)
+
+
+def _numbered(runs: list[tuple[str, int, int]], kind: pa.DataType) -> pa.Array:
+    # Most numbers are small, and the same ones again and again.
+    last = max(first + count for _, first, count in runs)
+    if last <= _FEW:
+        few = pa.array([str(number) for number in range(last)], kind)
+        numbers = pa.concat_arrays([few.slice(first, count) for _, first, count in runs])
+    else:
+        numbers = pa.array([str(first + at) for _, first, count in runs for at in range(count)], kind)
+    ends = pa.array(accumulate((count for _, _, count in runs), initial=0), pa.int32())
+    names = pa.array([name for name, _, _ in runs], kind)
+    of_each = pc.list_parent_indices(pa.ListArray.from_arrays(ends, numbers))
+    return pc.binary_join_element_wise(names.take(of_each), numbers, "")
 
 
 _ARROW = {StringType: pa.string(), TimestampType: _TIME, IntegerType: pa.int32(), LongType: pa.int64()}

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from holdfast.errors import SettingsError
+from holdfast.spark.options import USUAL_TABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,18 +37,21 @@ class Subject(NamedTuple):
     database: str
     app_id: str | None
     tenant: str | None
+    #: The table of Dapr's component.
+    state_table: str = USUAL_TABLE
 
     @classmethod
-    def of(cls, url: str, app_id: str | None, tenant: str | None) -> Subject:
+    def of(cls, url: str, app_id: str | None, tenant: str | None, state_table: str = USUAL_TABLE) -> Subject:
         """``url`` is without secrets."""
         scheme, _, rest = url.partition("://")
         if scheme == "sqlite":
             # One slash or two, quoted or not: it is the same file.
-            return cls(f"{scheme}:///{unquote(rest).lstrip('/')}", app_id, tenant)
-        return cls(f"postgresql://{rest}", app_id, tenant)
+            return cls(f"{scheme}:///{unquote(rest).lstrip('/')}", app_id, tenant, state_table)
+        return cls(f"postgresql://{rest}", app_id, tenant, state_table)
 
     def __str__(self) -> str:
-        narrowed = (("app id", self.app_id), ("tenant", self.tenant))
+        table = None if self.state_table == USUAL_TABLE else self.state_table
+        narrowed = (("table", table), ("app id", self.app_id), ("tenant", self.tenant))
         return ", ".join((self.database, *(f"{what} {value}" for what, value in narrowed if value)))
 
 
@@ -71,11 +75,12 @@ class Manifest:
     #: The earlier snapshot it was compared with, and what changed since.
     against: dict[str, Any] | None = None
     changes: dict[str, Any] | None = None
+    state_table: str = USUAL_TABLE
     version: int = field(default=VERSION)
 
     @property
     def subject(self) -> Subject:
-        return Subject.of(self.url, self.app_id, self.tenant)
+        return Subject.of(self.url, self.app_id, self.tenant, self.state_table)
 
     def to_json(self) -> dict[str, Any]:
         return {"version": self.version, **asdict(self), "as_of": self.as_of.isoformat()}

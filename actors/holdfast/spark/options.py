@@ -19,6 +19,8 @@ _NARROWED = {"queue": ("queues", "items", "locks", "dead_letters"), "instance": 
 _POSTGRESQL = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 MAX_PARTITIONS = 10_000
+#: What Dapr's components call theirs.
+USUAL_TABLE = "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,16 @@ class Options:
 
     @property
     def state_table(self) -> str:
-        return self.table_name or f"{self.table_prefix or ''}state"
+        return state_table(self.table_name, self.table_prefix)
 
     def without_secrets(self, text: str) -> str:
         """A message of somebody else's, with nothing in it that the url alone knows."""
         return hidden_in(text, self.url)
+
+
+def state_table(table_name: str | None, table_prefix: str | None) -> str:
+    """The table of Dapr's component."""
+    return table_name or f"{table_prefix or ''}{USUAL_TABLE}"
 
 
 def _whole(name: str, value: str, most: int) -> int:

@@ -21,6 +21,7 @@ from holdfast.spark.changes import changes
 from holdfast.spark.figures import figures
 from holdfast.spark.jobs import Jobs
 from holdfast.spark.manifest import Extent, Manifest, Subject
+from holdfast.spark.options import USUAL_TABLE
 from holdfast.spark.report import render
 from holdfast.spark.schemas import SCHEMAS
 from holdfast.spark.secrets import without_secrets
@@ -76,6 +77,7 @@ def take(
     *,
     app_id: str | None = None,
     tenant: str | None = None,
+    state_table: str = USUAL_TABLE,
     against: str | None = None,
     with_report: bool = True,
     progress: Callable[[Work], None] = lambda work: None,
@@ -88,7 +90,7 @@ def take(
     began = time.monotonic()
     shown_url = without_secrets(url)
     root = to.resolve()
-    subject = Subject.of(shown_url, app_id, tenant)
+    subject = Subject.of(shown_url, app_id, tenant, state_table)
     series = kept_in(root, warn)
     earlier = earlier_one(root, against, series, subject, warn) if against else None
     steps = len(SCHEMAS) + 2 + bool(earlier) + with_report
@@ -140,6 +142,7 @@ def take(
                 findings=findings(checks),
                 against=None if earlier is None else _against(earlier, root),
                 changes=None if changed is None else changed.to_json(),
+                state_table=state_table,
             )
             report = folder / REPORT if with_report else None
             if report:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from holdfast.spark.refusals import invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _TEXT, _TIME, _INT, _LONG = StringType(), TimestampType(), IntegerType(), LongType()
 
@@ -118,3 +123,11 @@ def check_columns(table: str, wanted: StructType) -> None:
     for column in wanted.fields:
         if column.name not in whole.names or whole[column.name].dataType != column.dataType:
             raise invalid(f"The table {table} is {whole.simpleString()}, or some of these columns.")
+
+
+def some_columns(table: str, names: Sequence[str]) -> StructType:
+    """Those of a table. Raises InvalidRequest for what it does not have."""
+    whole = SCHEMAS[table]
+    if not names or not set(names) <= set(whole.names):
+        raise invalid(f"The columns of {table} are {', '.join(whole.names)}: name some of them.")
+    return StructType([whole[name] for name in names])

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,10 @@ def _connected(remote: str) -> SparkSession:
     if not remote.startswith("sc://"):
         raise SettingsError(f"--remote takes an address of Spark Connect, as in sc://host:15002, not {remote}.")
     try:
-        return SparkSession.builder.remote(remote).getOrCreate()
+        with warnings.catch_warnings():
+            # About pandas 3, which PySpark 4.3.0 does not know yet and nothing here uses.
+            warnings.simplefilter("ignore", FutureWarning)
+            return SparkSession.builder.remote(remote).getOrCreate()
     except ImportError as error:
         raise ComponentMissing("Spark Connect has needs of its own: pip install 'pyspark[connect]'.") from error
     except PySparkException as error:

@@ -8,15 +8,18 @@ import tempfile
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from holdfast.spark.options import Options
 from holdfast.spark.refusals import invalid, unavailable
+from holdfast.spark.schemas import some_columns
 from holdfast.spark.sqlite import COPY, copy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -85,36 +88,24 @@ class Snapshot:
             raise invalid("The snapshot is not open: use it inside 'with'.")
         return self._as_of
 
-    def table(self, name: str, **narrowed: str) -> DataFrame:
-        """One of the tables; ``queue`` and ``instance`` narrow it in the database."""
+    def table(self, name: str, *, columns: Sequence[str] | None = None, **narrowed: str) -> DataFrame:
+        """One of the tables; ``queue`` and ``instance`` narrow it in the database, ``columns`` are all that is made."""
         options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | narrowed
         Options.read(options)
-        return self._spark.read.format("holdfast").options(**options).load()
+        reader = self._spark.read.format("holdfast").options(**options)
+        if columns is not None:
+            reader = reader.schema(some_columns(name, columns))
+        return reader.load()
 
-    def queues(self, **narrowed: str) -> DataFrame:
-        return self.table("queues", **narrowed)
-
-    def items(self, **narrowed: str) -> DataFrame:
-        return self.table("items", **narrowed)
-
-    def locks(self, **narrowed: str) -> DataFrame:
-        return self.table("locks", **narrowed)
-
-    def dead_letters(self, **narrowed: str) -> DataFrame:
-        return self.table("dead_letters", **narrowed)
-
-    def instances(self, **narrowed: str) -> DataFrame:
-        return self.table("instances", **narrowed)
-
-    def history(self, **narrowed: str) -> DataFrame:
-        return self.table("history", **narrowed)
-
-    def idempotency(self, **narrowed: str) -> DataFrame:
-        return self.table("idempotency", **narrowed)
-
-    def problems(self, **narrowed: str) -> DataFrame:
-        """What the other tables pass over."""
-        return self.table("problems", **narrowed)
+    queues = partialmethod(table, "queues")
+    items = partialmethod(table, "items")
+    locks = partialmethod(table, "locks")
+    dead_letters = partialmethod(table, "dead_letters")
+    instances = partialmethod(table, "instances")
+    history = partialmethod(table, "history")
+    idempotency = partialmethod(table, "idempotency")
+    #: What the other tables pass over.
+    problems = partialmethod(table, "problems")
 
     def _copy(self) -> None:
         try:

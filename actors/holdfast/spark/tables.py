@@ -94,8 +94,8 @@ class Table(ABC):
         return self._is_asked_for(address)
 
     def owner(self, address: Address, values: list[Any]) -> Any:
-        """What those say."""
-        raise NotImplementedError
+        """What those say; nothing where there are none."""
+        return None
 
     @abstractmethod
     def tasks(self, address: Address, value: Any, owner: Any) -> Iterator[Task]:
@@ -184,9 +184,9 @@ class Items(QueueTable):
             yield address, self._found(address, owner, owner.in_segment(address.state_key, value))
 
     def _add(self, address: Address, queue: StoredQueue, pushed: Pushed) -> None:
-        own: dict[int, list[Any]] = {_ID: pushed.ids, _ITEM: pushed.texts, _ENQUEUED_AT: pushed.enqueued_at}
+        own: dict[int, list[Any]] = {_ITEM: pushed.texts, _ENQUEUED_AT: pushed.enqueued_at}
         same = dict(enumerate(_begin(address, queue))) | {_PRIORITY: pushed.priority, _STATE: WAITING, _DELIVERIES: 0}
-        self.block.add(len(pushed.ids), own, same)
+        self.block.add(len(pushed.texts), own, {_ID: (pushed.named, pushed.first)}, same)
 
     def _found(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
         return self._rows(address, queue, (yield from _of(address, steps)))

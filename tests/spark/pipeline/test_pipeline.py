@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 import holdfast.spark
 from holdfast.errors import SettingsError
 from holdfast.spark.archive import series
-from holdfast.spark.pipeline import REPORT, take
+from holdfast.spark.pipeline import take
 from spark.pipeline.conftest import url_of
-from spark.pipeline.invented import AS_OF, opened, small_shop
+from spark.pipeline.invented import AS_OF
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -116,15 +116,6 @@ def test_a_series_has_all_finished_ones_in_order(spark: SparkSession, kept: Kept
 def test_a_folder_without_snapshots(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no finished snapshot"):
         series(spark, tmp_path)
-
-
-def test_nothing_that_is_kept_has_a_secret(spark: SparkSession, tmp_path: Path) -> None:
-    url = "postgresql://ann:s3cret@one:5432,[::1]:5433/shop?sslpassword=s3cret"
-    taken = take(spark, opened(spark, small_shop()), url, tmp_path)
-    for file in ("manifest.json", REPORT):
-        text = (taken.kept.folder / file).read_text("utf-8")
-        assert "postgresql://ann@one:5432,[::1]:5433/shop" in text
-        assert "s3cret" not in text
 
 
 class Broken(Exception):

@@ -13,7 +13,7 @@ from examples import questions
 
 from holdfast.errors import SettingsError
 from holdfast.spark.archive import earlier_one, folder_of, series
-from holdfast.spark.manifest import Manifest, Subject
+from holdfast.spark.manifest import FILE, Manifest, Subject
 from holdfast.spark.pipeline import take
 from holdfast.spark.session import suited_to
 from spark.pipeline.conftest import copy_of, run
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from holdfast.spark.archive import Kept
     from spark.pipeline.conftest import Moments
 
-URL = "postgresql://ann:s3cret@db/shop"
+URL = "postgresql://ann:s3cret@one:5432,[::1]:5433/shop?sslpassword=s3cret"
+SHOWN = "postgresql://ann@one:5432,[::1]:5433/shop"
 UNREADABLE = {
     "not JSON": "{",
     "not an object": "[]",
@@ -64,7 +65,7 @@ def three(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Thre
     warnings: list[str] = []
     shop = take(spark, opened(spark, small_shop(), ago(7200)), URL, root, **usual, warn=warnings.append)
     tenant = take(spark, opened(spark, Invented(), ago(3600)), URL, root, **usual, tenant="acme")
-    last = take(spark, opened(spark, later), URL.replace("s3cret", "changed"), root, against="latest")
+    last = take(spark, opened(spark, later), URL.replace(":s3cret", ":changed"), root, against="latest")
     assert last.report is not None
     return Three(root, shop.kept, tenant.kept, last.kept, warnings, last.report.read_text("utf-8"))
 
@@ -90,6 +91,14 @@ def test_one_that_is_named_must_be_readable(three: Three) -> None:
             earlier_one(three.root, str(folder), [], three.shop.manifest.subject, pytest.fail)
 
 
+def test_nothing_that_is_kept_has_a_secret(three: Three) -> None:
+    texts = [(kept.folder / FILE).read_text("utf-8") for kept in (three.shop, three.tenant, three.later)]
+    for text in (*texts, three.report):
+        assert SHOWN in text
+        assert "s3cret" not in text
+        assert "changed@" not in text
+
+
 def test_the_latest_is_of_the_same(three: Three) -> None:
     assert three.shop.manifest.against is None
     assert three.tenant.manifest.against is None
@@ -105,7 +114,7 @@ def test_a_named_one_of_something_else_is_compared_with_a_warning(three: Three) 
     inside = three.tenant.folder.relative_to(three.root).as_posix()
     assert earlier_one(three.root, inside, [], three.shop.manifest.subject, warnings.append) == three.tenant
     [warning] = warnings
-    assert "postgresql://ann@db/shop, tenant acme" in warning
+    assert f"{SHOWN}, tenant acme" in warning
 
 
 @pytest.mark.parametrize(
@@ -117,6 +126,12 @@ def test_a_named_one_of_something_else_is_compared_with_a_warning(three: Three) 
 )
 def test_a_database_is_known_however_it_is_written(one: str, other: str) -> None:
     assert Subject.of(one, None, None) == Subject.of(other, None, None) != Subject.of(other, None, "acme")
+
+
+def test_another_table_of_a_database_is_something_else() -> None:
+    one, other = (Subject.of("postgresql://db/shop", None, None, table) for table in ("state", "eu_state"))
+    assert one != other
+    assert [str(one), str(other)] == ["postgresql://db/shop", "postgresql://db/shop, table eu_state"]
 
 
 def test_what_is_done_is_not_stuck(spark: SparkSession, three: Three) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from holdfast.spark.options import USUAL_TABLE
 from holdfast.spark.report import charts
 from holdfast.spark.report.markup import Markup, element, joined, text
 from holdfast.spark.report.tables import LEFT, RIGHT, SAID, card, more, none, place, table
@@ -24,9 +25,9 @@ _FINDINGS = 10
 
 
 def headline(manifest: Manifest) -> Markup:
-    narrowed = [
-        f"{what} {value}" for what, value in (("app id", manifest.app_id), ("tenant", manifest.tenant)) if value
-    ]
+    stored_in = None if manifest.state_table == USUAL_TABLE else manifest.state_table
+    of = (("table", stored_in), ("app id", manifest.app_id), ("tenant", manifest.tenant))
+    narrowed = [f"{what} {value}" for what, value in of if value]
     return element(
         "div",
         element("h1", f"As of {moment(manifest.as_of.timestamp())}"),
