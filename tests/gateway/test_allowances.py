@@ -156,7 +156,7 @@ async def test_a_push_that_failed_makes_no_queue(stage: Stage) -> None:
 async def test_nor_does_one_that_was_refused(stage: Stage) -> None:
     gateway = Limited(stage.gateway())
     for queue in ("a", "b", "c"):
-        with pytest.raises(Capacity, match="10 items"):
+        with pytest.raises(TooLarge, match="10 items"):
             await gateway.push(11, queue, "both")
     await gateway.push(1, "d", "both")
     await gateway.push(1, "e", "both")

@@ -127,7 +127,9 @@ class Decoder:
         for address, value in page:
             owner = owners.get(address.owner)
             if isinstance(owner, Exception):
-                at_fault = address if isinstance(owner, _OwnerMissing) else address.at(self._table.owner_keys[0])
+                # Where what a value belongs to is missing, there is nothing else to tell of.
+                missing = isinstance(owner, HoldfastError) and owner.details.get("missing")
+                at_fault = address if missing else address.at(self._table.owner_keys[0])
                 self._report(at_fault, owner, is_told=at_fault != address)
                 continue
             try:
@@ -147,7 +149,8 @@ class Decoder:
             try:
                 own = [_parsed_if_any(values.get(address.beside(key))) for key in self._table.owner_keys]
                 if own[0] is None:
-                    raise _OwnerMissing(f"The value {self._table.owner_keys[0]!r} is missing from the store.")
+                    missing = self._table.owner_keys[0]
+                    raise StorageBroken(f"The value {missing!r} is missing from the store.", missing=missing)
                 self._owners[address.owner] = self._table.owner(address, own)
             except UNREADABLE as error:
                 self._owners[address.owner] = error
@@ -202,10 +205,6 @@ class Decoder:
         told = isinstance(error, HoldfastError)
         detail = str(error) if told else f"{address.state_key} cannot be read: {type(error).__name__}."
         self._on_problem(Problem(address, LATER if "later version" in detail else BROKEN, detail, is_told))
-
-
-class _OwnerMissing(StorageBroken):
-    """What a value belongs to is missing: there is nothing else to tell of."""
 
 
 @dataclass(slots=True)
