@@ -189,8 +189,8 @@ def test_problems_keep_no_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept: list[int] = []
 
     class Watched(batches.Block):
-        def add(self, length: int, own: dict[int, list[Any]], same: dict[int, Any]) -> None:
-            super().add(length, own, same)
+        def add(self, *given: Any) -> None:
+            super().add(*given)
             kept.append(self.length)
 
     monkeypatch.setattr("holdfast.spark.tables.Block", Watched)
