@@ -21,6 +21,16 @@ app = App()
 
 
 @app.orchestration
+async def quick(ctx: Context) -> str:
+    return "done"
+
+
+@app.orchestration
+async def sleeps(ctx: Context) -> None:
+    await asyncio.sleep(24 * 3600)
+
+
+@app.orchestration
 async def waits(ctx: Context) -> Any:
     return await ctx.event("go")
 
@@ -99,3 +109,33 @@ async def test_nothing_is_left_of_a_deleted_one(stage: Stage) -> None:
     await asyncio.sleep(60)
     assert await stage.listed() == {}
     assert not [key for key in stage.host.storage.rows if f"{ORCHESTRATION_TYPE}||i||" in key]
+
+
+@on_stage
+async def test_one_that_ended_and_left_memory_is_deleted_from_the_list_too(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="quick")
+    await asyncio.sleep(30)
+    assert await stage.listed() == {"i": "COMPLETED"}
+    stage.host = await stage.host.restarted()
+    await stage.ask("i", "Delete")
+    await asyncio.sleep(60)
+    assert await stage.listed() == {}
+
+
+@on_stage
+async def test_one_that_is_deleted_before_the_index_knows_it_is_not_listed(stage: Stage) -> None:
+    for number in range(40):
+        await stage.ask(f"i-{number}", "Start", name="waits")
+        await stage.ask(f"i-{number}", "Delete", force=True)
+    await asyncio.sleep(60)
+    assert await stage.listed() == {}
+
+
+@on_stage
+async def test_whoever_looks_does_not_put_the_listing_off(stage: Stage) -> None:
+    # The index hears nothing: the process ends too early for that.
+    await stage.ask("i", "Start", name="sleeps")
+    stage.host = await stage.host.restarted()
+    assert (await stage.ask("i", "Status"))["status"] == "RUNNING"
+    await asyncio.sleep(60)
+    assert await stage.listed() == {"i": "RUNNING"}

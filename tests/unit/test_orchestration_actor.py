@@ -276,3 +276,20 @@ async def test_a_completion_nobody_scheduled_is_counted_and_changes_nothing(
     assert answer["success"] is True
     assert stage.value("holdfast_unscheduled_completions_total") == 1
     assert await stage.ask("i", "History") == before
+
+
+@on_stage
+async def test_a_parent_that_asks_again_is_told_again_whatever_happens_then(stage: Stage) -> None:
+    await stage.ask("p", "Start", name="parent", seed="s")
+    await asyncio.sleep(1)
+    rows = stage.host.storage.rows
+    [child_id] = {key.split("||")[2] for key in rows if f"||{ORCHESTRATION_TYPE}||p:" in key}
+    await stage.ask(child_id, "RaiseEvent", name="enough", data="done")
+    await asyncio.sleep(10)
+    told = (await stage.ask(child_id, "Status"))["parent"]
+    again = {"name": "child", "parent": told | {"life": "s"}, "seed": "t"}
+    assert (await stage.ask(child_id, "Start", **again))["created"] is False
+    # Before it is sent it is saved.
+    saved = load(rows[f"holdfast||{ORCHESTRATION_TYPE}||{child_id}||instance"][0])
+    [box] = saved["boxes"].values()
+    assert [effect["type"] for effect in box["effects"]] == ["TellParent"]

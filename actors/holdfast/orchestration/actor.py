@@ -118,7 +118,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return await self._one("Sent", data)
 
     async def Batch(self, data: Answer) -> Answer:
-        return await attend(ORCHESTRATION_TYPE, self.id.id, data, self._answer_all)
+        return await attend(self.host, ORCHESTRATION_TYPE, self.id.id, data, self._answer_all)
 
     async def _answer_all(self, calls: Sequence[tuple[str, Any]]) -> Answer:
         return {"replies": await self._turn(calls)}
@@ -134,7 +134,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     def cool(self) -> bool:
         """Leaves nothing in memory but its name and who waits for its end."""
         state = self._in_memory()
-        if self.work.in_turn or not (state is None or state.chronicle.settled):
+        if self.work.in_turn or not (state is None or state.settled):
             return False
         self.work.forget()
         return True
@@ -315,8 +315,8 @@ class _State:
         self.chronicle = chronicle
         #: Whether something was saved of it before it came into memory.
         self.restored = restored
-        #: What the index was told before that, or is when a reminder comes which a crash has left.
-        self.left_to_reminder = (chronicle.listing,) if restored else None
+        #: Of one that had ended: the index was told before that, or is when a reminder comes which a crash has left.
+        self.left_to_reminder = (chronicle.listing,) if restored and chronicle.ended else None
         self._registry = actor.registry
         self._now = actor.now
         self._meters = actor.host.meters
@@ -339,6 +339,10 @@ class _State:
     @property
     def to_be_listed(self) -> bool:
         return self.chronicle.to_be_listed and self.left_to_reminder != (self.chronicle.listing,)
+
+    @property
+    def settled(self) -> bool:
+        return self.chronicle.settled and not self.to_be_listed
 
     def is_another(self, life: str | None) -> bool:
         """Whether this is meant for one that had this id before."""

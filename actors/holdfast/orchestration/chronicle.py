@@ -42,8 +42,8 @@ FORMAT = 1
 # A turn rewrites the last segment, so it must stay small.
 SEGMENT_EVENTS = 32
 SEGMENT_BYTES = 16 * 1024
-# What is to be sent is written with the head up to this size, and by itself when it is larger.
-SMALL_BOX_BYTES = 2 * 1024
+# What is to be sent is written with the head up to this size in all, and by itself beyond that.
+SMALL_BOXES_BYTES = 4 * 1024
 # What was to be sent, and may have been lost with the process, is sent again after this.
 RESEND_SECONDS = 5.0
 # Executions before the present one whose histories are kept.
@@ -63,8 +63,9 @@ class Box:
     send_at: float
     #: Whether it comes from the store: it may have been sent by whoever put it there.
     restored: bool = False
-    #: As it is written, when it is written with the head.
+    #: As it is written, when it is written with the head, and how many bytes that takes.
     small: dict[str, Any] | None = None
+    size: int = 0
 
 
 class Chronicle:
@@ -125,10 +126,8 @@ class Chronicle:
     @property
     def settled(self) -> bool:
         """Whether all there is to know is saved, and nothing is under way. What an ended one was listed as does not
-        count: nobody asks for it but its last reminder."""
-        if self.outbox or self.to_be_listed:
-            return False
-        return self.ended or self.listed == self._saved_listed
+        count: its last reminder tells the index once more, if it finds it no longer in memory."""
+        return not self.outbox and (self.ended or self.listed == self._saved_listed)
 
     @property
     def listing(self) -> str | None:
@@ -214,7 +213,9 @@ class Chronicle:
             elif box.small is not None:
                 box.small = box.small | {"effects": [effect.dump() for effect in box.effects]}
         left = Chronicle(self.instance_id)
-        left.listed, left._saved_listed = self.listed, self._saved_listed
+        # Whatever is known of it here: the index may have been told by a process that did not get to save that.
+        left.listed = left._saved_listed = self.listing
+        left.entry = self.entry
         left.outbox = self.outbox
         left._next_box, left._unsaved_from = self._next_box, self._unsaved_from
         left._life = self._life + 1
@@ -291,10 +292,12 @@ class Chronicle:
             box = self.outbox[self._next_box] = Box(effects, now)
             dumped = [effect.dump() for effect in effects]
             stored = {"at": now, "effects": dumped}
-            if len(orjson.dumps(stored)) <= SMALL_BOX_BYTES:
-                box.small = stored
+            size = len(orjson.dumps(stored))
+            if size + sum(other.size for other in self.outbox.values()) <= SMALL_BOXES_BYTES:
+                box.small, box.size = stored, size
             else:
                 self._changed[_box_key(self._next_box)] = stored
+            self._dirty = True
             self._next_box += 1
 
     def _append(self, event: Event) -> Steps[None]:
@@ -424,7 +427,9 @@ class Chronicle:
             if box is not None:
                 effects = [load_effect(effect) for effect in box["effects"]]
                 due = box["at"] + RESEND_SECONDS
-                chronicle.outbox[number] = Box(effects, due, restored=True, small=small.get(number))
+                own = small.get(number)
+                size = 0 if own is None else len(orjson.dumps(own))
+                chronicle.outbox[number] = Box(effects, due, restored=True, small=own, size=size)
         return chronicle
 
 

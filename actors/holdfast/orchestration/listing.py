@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from holdfast.errors import Unavailable
+from holdfast.errors import HoldfastError, Unavailable
 from holdfast.identity import qualify
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, MOST_NOTES, shard_of
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
@@ -20,7 +21,11 @@ from holdfast.runtime.gather import Gatherer
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from holdfast.runtime.contract import HostClient
+
+log = logging.getLogger(__name__)
 
 # How late a list may be of what changed.
 PAUSE_SECONDS = 1.0
@@ -61,12 +66,15 @@ class Listing:
         waiting = self._waiting.get(shard)
         if waiting is None:
             waiting = self._waiting[shard] = {}
-            # A context of its own: it serves many instances, and belongs to the turn of none.
-            task = asyncio.get_running_loop().create_task(self._serve(shard, waiting), context=contextvars.Context())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._serve(shard, waiting))
         waiting[instance_id] = _News(qualify(tenant, instance_id), look, told)
         return await told
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        # A context of its own: it serves many instances, and belongs to the turn of none.
+        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, shard: str, waiting: dict[str, _News]) -> None:
         try:
@@ -87,17 +95,28 @@ class Listing:
             return  # its host is gone, and so is all that ran there
         try:
             await client.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(body))
-            for name, one in news.items():
-                if one.told.done():
-                    # It has left memory meanwhile, and would tell the index again each time it comes back.
-                    await confirm(client, one.address, entries[name])
-                else:
-                    one.told.set_result(entries[name])
         except Exception as error:
             # Each hears of it, and has a reminder to try again.
             for one in news.values():
                 if not one.told.done():
                     one.told.set_exception(Unavailable(f"The index of instances could not be told: {error}"))
+            return
+        # Those that have left memory meanwhile would tell the index again each time they come back.
+        left = {one.address: entries[name] for name, one in news.items() if one.told.done()}
+        for name, one in news.items():
+            if not one.told.done():
+                one.told.set_result(entries[name])
+        if left:
+            self._begin(_confirm_all(client, left))
+
+
+async def _confirm_all(client: HostClient, entries: dict[str, Entry]) -> None:
+    for address, entry in entries.items():
+        try:
+            await confirm(client, address, entry)
+        except HoldfastError as error:
+            # It tells the index once more, then.
+            log.info("%s does not know yet that it is listed: %s", address, error)
 
 
 async def confirm(client: HostClient, address: str, entry: Entry) -> None:

@@ -50,6 +50,9 @@ class Warmth:
             warm = oldest()
             if warm is None or warm.cool():
                 del self._warm[oldest]
+            else:
+                # So that it does not keep others from being looked at.
+                self._warm.move_to_end(oldest)
 
     def left(self, instance: Coolable) -> None:
         self._warm.pop(weakref.ref(instance), None)

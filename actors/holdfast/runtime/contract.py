@@ -49,6 +49,10 @@ class HostClient(DaprActorClientBase):
         """What is counted of the work done here."""
         return Meters()
 
+    def holds(self) -> bool:
+        """Whether the actor whose call runs now is still this process's for certain, and what it has in memory true."""
+        return True
+
     @abstractmethod
     def now(self) -> float:
         """The host's wall clock, in Unix seconds."""

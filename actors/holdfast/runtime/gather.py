@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import orjson
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MOST_CALLS = 200
 MOST_BYTES = 4 * 1024 * 1024
 # How long an actor waits for what its own process asks next, and how long it is held for others in all, in seconds.
 _PATIENCE = 0.05
-_LONGEST_VISIT = 0.5
+_LONGEST_VISIT = 0.25
 
 
 class _Call(NamedTuple):
@@ -95,13 +95,19 @@ class Gatherer:
 
         One for each actor. Whoever no longer wants it takes it :meth:`back`.
         """
+        if actor_id in self._riders:
+            raise RuntimeError(f"somebody rides to {actor_id} already")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._riders[actor_id] = _Call(method, data, answer)
         return answer
 
-    def back(self, actor_id: str) -> bool:
-        """Takes the call back that waits for others; False when there is none, because it is under way."""
-        return self._riders.pop(actor_id, None) is not None
+    def back(self, actor_id: str, answer: asyncio.Future[dict[str, Any]]) -> bool:
+        """Takes the call back that waits for others; False when it does not, because it is under way."""
+        rider = self._riders.get(actor_id)
+        if rider is None or rider.answer is not answer:
+            return False
+        del self._riders[actor_id]
+        return True
 
     async def _serve(self, actor_id: str, waiting: deque[_Call]) -> None:
         try:
@@ -126,6 +132,8 @@ class Gatherer:
             visit.fail(error)
         finally:
             del _visits[visit.name]
+            # Of a turn that was broken off, though its call came to an end.
+            visit.fail(Unavailable())
 
     def _take(self, actor_id: str) -> list[_Call]:
         """The next to go together; those whose callers went away are left out."""
@@ -161,8 +169,8 @@ class _Visit:
     def hear(self, reply: dict[str, Any]) -> None:
         answered = list(zip(self._calls, reply["replies"], strict=True))
         self.heard = True
-        self._calls = []
         self._gatherer._heard(self._actor_id, reply)
+        self._calls = []
         for call, answer in answered:
             if answer != LATER and not call.answer.done():
                 call.answer.set_result(answer)
@@ -175,21 +183,25 @@ class _Visit:
             if not call.answer.done():
                 call.answer.set_exception(error)
 
+    def decline(self) -> None:
+        """What was taken last goes the way of all calls."""
+        self._gatherer._waiting[self._actor_id].extendleft(reversed(self._calls))
+        self._calls = []
+
     async def more(self, until: float) -> list[_Call]:
         """What has come for the actor meanwhile, or comes in time."""
         clock = asyncio.get_running_loop().time
         gatherer = self._gatherer
-        while self.name in _visits:
+        while self.name in _visits and (left := until - clock()) > 0:
             if calls := gatherer._take(self._actor_id):
                 self._calls = calls
                 return calls
-            if (left := until - clock()) <= 0:
-                break
             come = gatherer._come[self._actor_id] = asyncio.get_running_loop().create_future()
             try:
                 await asyncio.wait([come], timeout=left)
             finally:
-                del gatherer._come[self._actor_id]
+                if gatherer._come.get(self._actor_id) is come:
+                    del gatherer._come[self._actor_id]
         return []
 
 
@@ -197,6 +209,7 @@ _visits: dict[str, _Visit] = {}
 
 
 async def attend(
+    client: HostClient,
     actor_type: str,
     actor_id: str,
     data: Any,
@@ -211,15 +224,18 @@ async def attend(
     calls = data.get("calls") if isinstance(data, dict) else None
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise InvalidRequest("calls: a list of objects with method and data")
-    first = await turn([(call.get("method", ""), call.get("data")) for call in calls])
-    visit = _visits.get(data.get("visit", ""))
-    if visit is None or not visit.is_to(actor_type, actor_id):
-        return first
     clock = asyncio.get_running_loop().time
     until = clock() + _LONGEST_VISIT
+    first = await turn([(call.get("method", ""), call.get("data")) for call in calls])
+    visit = _visits.get(str(data.get("visit")))
+    if visit is None or not visit.is_to(actor_type, actor_id):
+        return first
     # As one that came over the wire: no answer is whoever gave it's any more.
     visit.hear(load(dump(first)))
-    while more := await visit.more(min(until, clock() + _PATIENCE)):
+    while client.holds() and (more := await visit.more(min(until, clock() + _PATIENCE))):
+        if not client.holds():
+            visit.decline()
+            break
         try:
             visit.hear(load(dump(await turn([(call.method, load(call.data)) for call in more]))))
         except Exception as error:

@@ -41,8 +41,8 @@ class BesideServer:
         self._queues = Gatherer.of(client, ACTOR_TYPE)
         self._instances = Gatherer.of(client, ORCHESTRATION_TYPE)
         self._doorbell = Doorbell(client)
-        #: The queues that had no more when they were asked last, and until when they are sure to ring.
-        self._listening: dict[str, float] = {}
+        #: The queues that had no more when they were asked last: the doorbell they have, and until when it counts.
+        self._listening: dict[str, tuple[str, float]] = {}
 
     def tenants(self) -> AsyncIterator[str]:
         return Tenants.of(self._client).each(alone=self._alone)
@@ -63,14 +63,15 @@ class BesideServer:
             body: dict[str, Any] = {"count": count, "ttl_seconds": lock_seconds, "doorbell": doorbell, "stays": True}
             if self._alone:
                 body["mark"] = _MARK
-            until = self._listening.pop(address, 0.0)
-            if doorbell is None or until <= clock():
+            left, until = self._listening.pop(address, ("", 0.0))
+            # Between two of these nothing is waited for, as there are free slots: no ring is missed meanwhile.
+            if doorbell != left or until <= clock():
                 answer = await self._ask(tenant, queue, "PopWithAck", body)
                 until = clock() + _WAIT_SECONDS
             else:
                 answer = await self._come_along(address, body, rung, until)
             if doorbell is not None and not rung.is_set() and answer["count"] < count:
-                self._listening[address] = until
+                self._listening[address] = (doorbell, until)
         return batch_of(tenant, queue, answer) if answer["count"] else None
 
     async def _come_along(self, queue: str, body: dict[str, Any], rung: Rung, until: float) -> dict[str, Any]:
@@ -84,7 +85,7 @@ class BesideServer:
             await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-            stayed = self._queues.back(queue)
+            stayed = self._queues.back(queue, riding)
         return _NOTHING if stayed else accepted(await riding)
 
     async def extend(self, batch: Batch, seconds: int) -> None:

@@ -59,6 +59,12 @@ class Call:
         await self._silent.wait()
 
 
+def revoked() -> bool:
+    """Whether the call that runs here may not change anything any more."""
+    call = _current.get()
+    return call is not None and call.revoked and not call.ended
+
+
 @contextlib.asynccontextmanager
 async def asking(seconds: float) -> AsyncIterator[None]:
     """Around every question to the sidecar: it ends in time, and with the call it is part of."""

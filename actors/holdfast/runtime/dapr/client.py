@@ -12,6 +12,7 @@ from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.identity import check_actor_id
 from holdfast.runtime.contract import ActorAddress, HostClient, StateChange
 from holdfast.runtime.dapr.answers import refusal
+from holdfast.runtime.dapr.calls import revoked
 from holdfast.runtime.dapr.http import Answer, SidecarHttp
 from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER, Neighbours
 from holdfast.runtime.dapr.reminders import ReminderRpc
@@ -51,9 +52,14 @@ class DaprHostClient(HostClient):
         self.neighbours = Neighbours()
         #: Names the present life of an actor that runs in this app; a timer dies with it.
         self.life_of: Callable[[ActorAddress], str] | None = None
+        #: Whether the actors of this app are its own at this moment.
+        self.is_certain: Callable[[], bool] | None = None
 
     def now(self) -> float:
         return time.time()
+
+    def holds(self) -> bool:
+        return not revoked() and (self.is_certain is None or self.is_certain())
 
     async def close(self) -> None:
         await self._reminders.close()

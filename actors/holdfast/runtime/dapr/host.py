@@ -71,6 +71,7 @@ class DaprHost:
         self._activations = Activations(self._managers, idle_timeout)
         self._client.life_of = self._activations.life
         self._tenure = Tenure(self._client.http, lost=self._begin_anew, doubtful=self._forget_idle)
+        self._client.is_certain = self._tenure.is_certain_now
         self.stopping = False
         #: Somebody called as the sidecar would, without its token.
         self.refused_sidecar = False

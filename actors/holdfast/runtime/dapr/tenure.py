@@ -55,6 +55,9 @@ class Tenure:
         """Whether what was remembered at the last call is still true at this one."""
         if self._unknown():
             await self._begin()
+        return self.is_certain_now()
+
+    def is_certain_now(self) -> bool:
         return asyncio.get_running_loop().time() < self._certain_until
 
     async def end(self) -> None:
