@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.local import Sidecar
 
 SECONDS = 60.0
-SECRETS = {"holdfast": {"token": "callers"}, "holdfast-dapr": {"token": "sidecar"}}
+SECRETS = {"holdfast": {"token": "that-of-the-callers"}, "holdfast-dapr": {"token": "sidecar"}}
 
 
 class Cluster:
@@ -173,10 +173,10 @@ async def test_only_callers_with_a_token_and_the_sidecar_reach_the_app(cluster: 
     assert await pod.call("GatedActor/mine", "Save", "by daprd") == (200, '"by daprd"')
 
     assert await pod.status_of("GET", "/status") == 401
-    assert await pod.status_of("GET", "/status", authorization="Bearer callers") == 200
+    assert await pod.status_of("GET", "/status", authorization="Bearer that-of-the-callers") == 200
     # Going round daprd would go round its turn locks.
     around = "/actors/GatedActor/mine/method/Save"
-    for headers in ({}, {"authorization": "Bearer callers"}, {"dapr-api-token": "guessed"}):
+    for headers in ({}, {"authorization": "Bearer that-of-the-callers"}, {"dapr-api-token": "guessed"}):
         assert await pod.status_of("PUT", around, **headers) in {401, 403}
     assert await pod.call("GatedActor/mine", "Get") == (200, '"by daprd"')
     await pod.end()

@@ -19,7 +19,7 @@ from holdfast.gateway.bodies import parse, parse_object
 from holdfast.gateway.callers import CALLER, Role
 from holdfast.gateway.limits import MAX_BODY, too_large
 from holdfast.pushpop.requests import explain
-from holdfast.runtime.serialization import dump
+from holdfast.runtime.serialization import check_lossless, dump
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -82,7 +82,10 @@ class Call:
     async def json_value(self) -> Any:
         """What the body says, whatever JSON it is; nothing is null."""
         body = await self._body()
-        return parse(body) if body.strip() else None
+        value = parse(body) if body.strip() else None
+        # Here, not only where it is kept: on its way there it is inside something else, and too deep to be read.
+        check_lossless({"body": value})
+        return value
 
     async def gone(self) -> None:
         """Returns when the caller has gone away. To be called once, after the body was read."""
