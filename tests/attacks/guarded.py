@@ -40,7 +40,7 @@ TOKENS = {name: f"{name}-0123456789abcdef" for name in ("reader", "user", "opera
 DAPR = {"DAPR_API_TOKEN": "the way in 0123456789", "APP_API_TOKEN": "the way back 0123456789"}
 
 # Lists that are kept up to date after the answer.
-_LISTS = ("IndexActor||", "DoorbellActor||")
+_LISTS = ("IndexActor||", "DoorbellActor||", "VigilActor||")
 
 
 def entry(name: str, **changes: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, SHARDS, InstanceIndexActor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import TenantIndexActor
+from holdfast.orchestration.vigil import VigilActor
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -163,7 +164,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
         self._host = SimulatedHost(seed=self._seed, storage=MemoryStorage(loop.wall_clock), idle_timeout=self._idle)
-        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor, TenantIndexActor)
+        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor, TenantIndexActor, VigilActor)
         for actor_class in (*classes, orchestration_actor(app.registry, always_replay=self._replaying)):
             await self._host.register(actor_class)
         await self._host.start()

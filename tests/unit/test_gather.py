@@ -151,3 +151,38 @@ def test_nobody_answers_for_the_calls_of_others() -> None:
                 await attend(echo, ECHO, "e", wrong, forged)  # type: ignore[arg-type]
 
     _play(body)
+
+
+def test_an_actor_stays_for_what_is_on_its_way_and_no_longer() -> None:
+    async def body(echo: Echo, gatherer: Gatherer) -> None:
+        clock = asyncio.get_running_loop().time
+        echo.seconds = 0.01
+        await gatherer.call("e", "a")
+        with gatherer.expecting("e"):
+            await asyncio.sleep(0.15)  # longer than it waits for what nobody expects
+            await gatherer.call("e", "b")
+        await gatherer.call("e", "c")
+        assert (echo.turns, echo.calls) == ([["a"], ["b"], ["c"]], 1)
+        with gatherer.expecting("e"):
+            await asyncio.sleep(1.0)
+        # Others had it meanwhile.
+        began = clock()
+        await gatherer.call("e", "d")
+        assert (echo.turns[-1], echo.calls) == (["d"], 2)
+        assert clock() - began == pytest.approx(0.01)
+
+    _play(body)
+
+
+def test_an_actor_does_not_stay_when_what_was_on_its_way_does_not_come() -> None:
+    async def body(echo: Echo, gatherer: Gatherer) -> None:
+        echo.seconds = 0.01
+        await gatherer.call("e", "a")
+        with gatherer.expecting("e"):
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await gatherer.call("e", "b")
+        assert (echo.turns, echo.calls) == ([["a"], ["b"]], 2)
+
+    _play(body)

@@ -10,6 +10,7 @@ from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, InstanceIndexActor, shards_of
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import TenantIndexActor
+from holdfast.orchestration.vigil import VigilActor
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost
 from unit.stages import staged
@@ -40,7 +41,7 @@ class Stage:
         self.host = SimulatedHost(idle_timeout=3600)
 
     async def start(self) -> None:
-        for actor_class in (InstanceIndexActor, TenantIndexActor, orchestration_actor(app.registry)):
+        for actor_class in (InstanceIndexActor, TenantIndexActor, VigilActor, orchestration_actor(app.registry)):
             await self.host.register(actor_class)
         await self.host.start()
 

@@ -15,6 +15,7 @@ from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import TenantIndexActor
+from holdfast.orchestration.vigil import VigilActor
 from holdfast.pushpop import ACTOR_TYPE
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
@@ -98,7 +99,8 @@ class Stage:
         self.host = SimulatedHost()
 
     async def start(self, registry: Any = None) -> None:
-        classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor, TenantIndexActor, IdempotencyActor)
+        queues = (PushPopActor, QueueIndexActor, DoorbellActor)
+        classes = (*queues, InstanceIndexActor, TenantIndexActor, VigilActor, IdempotencyActor)
         for actor_class in (*classes, orchestration_actor(registry or app.registry)):
             await self.host.register(actor_class)
         await self.host.start()

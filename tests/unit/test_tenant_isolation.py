@@ -19,6 +19,7 @@ from holdfast.identity import qualify
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import REGISTER, TENANT_INDEX_TYPE
+from holdfast.orchestration.vigil import VIGIL_TYPE
 from holdfast.pushpop.doorbell import DOORBELL_TYPE
 from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump, load
@@ -147,12 +148,12 @@ def test_everything_that_is_called_is_of_the_tenant(tenant: str) -> None:
 
 
 def check(called: set[tuple[str, str]], tenant: str) -> None:
-    shared = {TENANT_INDEX_TYPE, DOORBELL_TYPE}
+    shared = {TENANT_INDEX_TYPE, DOORBELL_TYPE, VIGIL_TYPE}
     for actor_type, actor_id in called:
         if actor_type == "IdempotencyActor":
             assert actor_id.startswith(f"{tenant}@")
         elif actor_type in shared:
-            assert actor_id == REGISTER or actor_type == DOORBELL_TYPE
+            assert actor_id == REGISTER or actor_type in (DOORBELL_TYPE, VIGIL_TYPE)
         elif tenant == "default":
             assert not actor_id.startswith("@"), (actor_type, actor_id)
         else:

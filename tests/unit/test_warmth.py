@@ -13,6 +13,7 @@ from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import TenantIndexActor
+from holdfast.orchestration.vigil import VigilActor
 from holdfast.orchestration.warmth import Warmth
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -52,6 +53,7 @@ class Stage:
             QueueIndexActor,
             InstanceIndexActor,
             TenantIndexActor,
+            VigilActor,
             orchestration_actor(app.registry),
         )
         for actor_class in classes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from holdfast import App
@@ -15,6 +15,7 @@ from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractContextManager
 
 SECONDS = 20
 LOCK_SECONDS = 6
@@ -70,6 +71,9 @@ class Desk:
         jobs = await self._pushed[tenant, queue].get()
         assert len(jobs) <= count
         return Batch(tenant, queue, "lock", jobs)
+
+    def expecting(self, job: Job) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def extend(self, batch: Batch, seconds: int) -> None:
         self.extended.append(asyncio.get_running_loop().time())

@@ -35,6 +35,7 @@ from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.registry import Registry
 from holdfast.orchestration.tenants import TenantIndexActor
+from holdfast.orchestration.vigil import VigilActor
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.doorbell import DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -63,6 +64,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
     DoorbellActor,
     InstanceIndexActor,
     TenantIndexActor,
+    VigilActor,
     IdempotencyActor,
 )
 

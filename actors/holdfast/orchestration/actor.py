@@ -30,6 +30,7 @@ from holdfast.orchestration.listing import Listing, confirm
 from holdfast.orchestration.messages import ActivityOutcome, Outcome, Start
 from holdfast.orchestration.outbox import Outbox
 from holdfast.orchestration.tenants import Tenants
+from holdfast.orchestration.vigil import Vigil
 from holdfast.orchestration.warmth import Warmth
 from holdfast.pushpop.doorbell import ring
 from holdfast.pushpop.replies import refused
@@ -75,6 +76,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         self._doorbells: set[str] = set()
         self._errands = Errands(f"orchestration {self.id.id}")
         self._warmth = Warmth.of(self.host)
+        self._vigil = Vigil.of(self.host)
 
     # The actor's methods, as the interface has them
 
@@ -117,6 +119,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def Sent(self, data: Answer) -> Answer:
         return await self._one("Sent", data)
 
+    async def Wake(self) -> Answer:
+        return await self._one("Wake", None)
+
     async def Batch(self, data: Answer) -> Answer:
         return await attend(self.host, ORCHESTRATION_TYPE, self.id.id, data, self._answer_all)
 
@@ -129,6 +134,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def _on_deactivate(self) -> None:
         await self._errands.close()
         self._warmth.left(self)
+        if self.owes_nothing():
+            self._vigil.left(self)
         self.work.forget()
 
     def cool(self) -> bool:
@@ -136,8 +143,18 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         state = self._in_memory()
         if self.work.in_turn or not (state is None or state.settled):
             return False
+        if self.owes_nothing():
+            self._vigil.left(self)
         self.work.forget()
         return True
+
+    @property
+    def address(self) -> str:
+        return self.id.id
+
+    def owes_nothing(self) -> bool:
+        state = self._in_memory()
+        return not self.work.in_turn and state is not None and state.settled and state.left_to_vigil is None
 
     # One turn
 
@@ -146,6 +163,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return answer
 
     async def _turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool = False) -> list[Answer]:
+        woken = woken or any(method == "Wake" for method, _ in calls)
         async with self.work.turn() as turn:
             state = await _State.of(self, turn, woken=woken)
             replies = [await self._answer(turn, state, method, data) for method, data in calls]
@@ -153,7 +171,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             chronicle = state.chronicle
             changes = chronicle.changes()
             if changes or woken:
-                # With the next write, or when nothing is written but the reminder came to see to it.
+                # With the next write, or when nothing is written but somebody came to see to it.
                 chronicle.cross_off()
                 chronicle.sweep()
                 if not chronicle.ended:
@@ -164,6 +182,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 turn.put(key, value)
             news = await self._news(turn, chronicle)
             turn.wake_at(self._next_deadline(state))
+            if state.owes:
+                await self._vigil.watch(self)
             await turn.save()
             chronicle.saved()
             state.measure()
@@ -240,6 +260,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         state.chronicle.sent(requests.SentRequest.parse(data).number)
         return {"success": True}
 
+    async def _woken(self, turn: Turn, state: _State, data: Any) -> Answer:
+        # Of what it still has to tell, it does so after this turn.
+        return {"success": True, "owes_nothing": not state.owes}
+
     async def _news(self, turn: Turn, chronicle: Chronicle) -> str | None:
         """What those are told who wait for the end, so that they need not ask."""
         if not (self._doorbells and chronicle.ended):
@@ -247,16 +271,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return dump(answers.status(chronicle, *await turn.load_all(INPUT, ENDING))).decode()
 
     def _next_deadline(self, state: _State) -> float | None:
-        now = self.now()
-        chronicle = state.chronicle
-        moments = [] if chronicle.next_moment is None else [chronicle.next_moment]
-        if chronicle.has_garbage:
-            moments.append(now)
-        if state.to_be_listed:
-            moments.append(now + RESEND_SECONDS)
-        # What is being sent now, or was and is not crossed off yet, is looked at again when it may have been lost.
-        moments += [box.send_at if box.send_at > now else now + RESEND_SECONDS for box in chronicle.outbox.values()]
-        return min(moments, default=None)
+        return self.now() if state.chronicle.has_garbage else state.chronicle.next_moment
 
     # After a turn
 
@@ -282,7 +297,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             outbox = Outbox(self.host, self._tenant, self._instance_id, chronicle.seed)
             # Should this fail, or never come back.
             box.send_at = self.now() + RESEND_SECONDS
-            await outbox.send((effect for effect in box.effects if state.wanted(effect)), again=box.restored)
+            with Gatherer.of(self.host, ORCHESTRATION_TYPE).expecting(self.id.id):
+                await outbox.send((effect for effect in box.effects if state.wanted(effect)), again=box.restored)
             chronicle.arrived.add(number)
             if box.restored:
                 # At once: should this leave memory before its next write, it would be sent yet again.
@@ -315,8 +331,8 @@ class _State:
         self.chronicle = chronicle
         #: Whether something was saved of it before it came into memory.
         self.restored = restored
-        #: Of one that had ended: the index was told before that, or is when a reminder comes which a crash has left.
-        self.left_to_reminder = (chronicle.listing,) if restored and chronicle.ended else None
+        #: Of one that had ended: the index was told before that, or is when somebody comes for it after a crash.
+        self.left_to_vigil = (chronicle.listing,) if restored and chronicle.ended else None
         self._registry = actor.registry
         self._now = actor.now
         self._meters = actor.host.meters
@@ -333,12 +349,17 @@ class _State:
             state = actor.work.derived["state"] = cls(actor, chronicle, restored=head is not None)
             turn.owes(actor._next_deadline(state))
         if woken:
-            state.left_to_reminder = None
+            state.left_to_vigil = None
         return state
 
     @property
     def to_be_listed(self) -> bool:
-        return self.chronicle.to_be_listed and self.left_to_reminder != (self.chronicle.listing,)
+        return self.chronicle.to_be_listed and self.left_to_vigil != (self.chronicle.listing,)
+
+    @property
+    def owes(self) -> bool:
+        """Whether others have yet to be told something, or it is not saved that they were."""
+        return bool(self.chronicle.outbox) or self.to_be_listed
 
     @property
     def settled(self) -> bool:
@@ -467,4 +488,5 @@ _LOOKS = {
     "Delete": OrchestrationActor._delete,
     "Listed": OrchestrationActor._listed,
     "Sent": OrchestrationActor._crossed_off,
+    "Wake": OrchestrationActor._woken,
 }

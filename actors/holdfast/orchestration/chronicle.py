@@ -90,7 +90,7 @@ class Chronicle:
         #: What tells it from another that had its id before.
         self.seed: str | None = None
         #: What the index of instances knows: a status, or nothing. It is saved with what else there is to save: should
-        #: that never come, a reminder that fires after a crash tells the index once more.
+        #: that never come, the index is told once more after a crash.
         self.listed: str | None = None
         self._saved_listed: str | None = None
         #: What the index is told: nothing that is not saved.
@@ -126,7 +126,7 @@ class Chronicle:
     @property
     def settled(self) -> bool:
         """Whether all there is to know is saved, and nothing is under way. What an ended one was listed as does not
-        count: its last reminder tells the index once more, if it finds it no longer in memory."""
+        count: whoever comes for it after a crash has the index told once more."""
         return not self.outbox and (self.ended or self.listed == self._saved_listed)
 
     @property

@@ -72,3 +72,7 @@ class OrchestrationServiceInterface(ActorInterface):
     @abstractmethod
     async def Sent(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{number}``: what was to be sent has arrived."""
+
+    @abstractmethod
+    async def Wake(self) -> dict[str, Any]:
+        """It may owe others something that a process which died did not tell them. Answers ``{owes_nothing}``."""

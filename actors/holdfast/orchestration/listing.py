@@ -96,7 +96,7 @@ class Listing:
         try:
             await client.invoke_method(INSTANCE_INDEX_TYPE, shard, "Note", dump(body))
         except Exception as error:
-            # Each hears of it, and has a reminder to try again.
+            # Each hears of it, and is asked to try again.
             for one in news.values():
                 if not one.told.done():
                     one.told.set_exception(Unavailable(f"The index of instances could not be told: {error}"))

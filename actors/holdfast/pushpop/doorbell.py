@@ -1,14 +1,12 @@
 """How a server that waits for something to pop hears of it, wherever the queue's actor runs.
 
-A server has one doorbell: an actor whose id placement puts into the server's own process. It is found by trying: of
-N processes, about one id in N is at home here. A queue remembers the doorbells of those who came for nothing, and
-rings them when there is something; one that hangs in the queue's own process is rung without a call.
+A server has one doorbell: an actor in the server's own process. A queue remembers the doorbells of those who came for
+nothing, and rings them when there is something; one that hangs in the queue's own process is rung without a call.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dapr.actor import ActorInterface
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.nearby import PROCESS, find_nearby, is_nearby
+from holdfast.runtime.serialization import dump
 from holdfast.runtime.work import DurableActor
 
 if TYPE_CHECKING:
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.errands import Errands
 
 DOORBELL_TYPE = "DoorbellActor"
-_TRIES = 50
 # Many who wait are woken together: they need not all ask whether their doorbell still hangs here.
 _SURE_SECONDS = 1.0
 
-# This process: what a doorbell rings, and how one knows that it hangs here.
-_PROCESS = secrets.token_hex(8)
+# What a doorbell of this process rings.
 _waiting: dict[str, set[Rung]] = {}
 _hanging_here: set[str] = set()
 
@@ -54,7 +51,7 @@ class DoorbellActor(DurableActor, DoorbellInterface):
     """Has no state: only a place."""
 
     async def Where(self) -> str:
-        return _PROCESS
+        return PROCESS
 
     async def Ring(self, data: dict[str, Any]) -> None:
         _ring_here(self.host, data["what"], data["news"])
@@ -86,16 +83,9 @@ class Doorbell:
         return self._id
 
     async def _find(self) -> str | None:
-        if self._id is not None and await self._is_here(self._id):
+        if self._id is not None and await is_nearby(self._client, DOORBELL_TYPE, self._id):
             return self._id
-        for _ in range(_TRIES):
-            candidate = secrets.token_hex(8)
-            if await self._is_here(candidate):
-                return candidate
-        return None
-
-    async def _is_here(self, doorbell: str) -> bool:
-        return bool(load(await self._client.invoke_method(DOORBELL_TYPE, doorbell, "Where")) == _PROCESS)
+        return await find_nearby(self._client, DOORBELL_TYPE)
 
 
 class Listening:

@@ -9,7 +9,8 @@ import asyncio
 import contextvars
 import secrets
 import weakref
-from collections import deque
+from collections import Counter, deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import orjson
@@ -18,7 +19,7 @@ from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from holdfast.runtime.contract import HostClient
 
@@ -28,7 +29,8 @@ LATER = {"later": True}
 # Bounds what one turn does, and with it how long the others wait.
 MOST_CALLS = 200
 MOST_BYTES = 4 * 1024 * 1024
-# How long an actor waits for what its own process asks next, and how long it is held for others in all, in seconds.
+# How long an actor waits for what its own process asks next when nothing is known to be on its way, and how long it is
+# held for others in all, in seconds.
 _PATIENCE = 0.05
 _LONGEST_VISIT = 0.25
 
@@ -59,8 +61,10 @@ class Gatherer:
         self._heard = heard
         self._waiting: dict[str, deque[_Call]] = {}
         self._riders: dict[str, _Call] = {}
-        #: Set when something comes for an actor that waits for it.
+        #: Set when something comes for an actor that waits for it, or is no longer to be expected.
         self._come: dict[str, asyncio.Future[None]] = {}
+        #: How much is under way in this process that ends in a call to an actor.
+        self._expected: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -85,10 +89,20 @@ class Gatherer:
             task.add_done_callback(self._tasks.discard)
         else:
             waiting.append(call)
-            come = self._come.get(actor_id)
-            if come is not None and not come.done():
-                come.set_result(None)
+            self._rouse(actor_id)
         return await answer
+
+    @contextmanager
+    def expecting(self, actor_id: str) -> Iterator[None]:
+        """Around work that will end in a call to this actor: a visit to it stays for that, as long as it may."""
+        self._expected[actor_id] += 1
+        try:
+            yield
+        finally:
+            self._expected[actor_id] -= 1
+            if not self._expected[actor_id]:
+                del self._expected[actor_id]
+                self._rouse(actor_id)
 
     def ride(self, actor_id: str, method: str, data: bytes) -> asyncio.Future[dict[str, Any]]:
         """A call that costs no turn of its own: it goes with the next others for this actor, after them.
@@ -108,6 +122,10 @@ class Gatherer:
             return False
         del self._riders[actor_id]
         return True
+
+    def _rouse(self, actor_id: str) -> None:
+        if (come := self._come.get(actor_id)) is not None:
+            _rouse(come)
 
     async def _serve(self, actor_id: str, waiting: deque[_Call]) -> None:
         try:
@@ -190,19 +208,30 @@ class _Visit:
 
     async def more(self, until: float) -> list[_Call]:
         """What has come for the actor meanwhile, or comes in time."""
-        clock = asyncio.get_running_loop().time
-        gatherer = self._gatherer
-        while self.name in _visits and (left := until - clock()) > 0:
-            if calls := gatherer._take(self._actor_id):
+        loop = asyncio.get_running_loop()
+        gatherer, actor_id = self._gatherer, self._actor_id
+        patient_until = min(until, loop.time() + _PATIENCE)
+        while self.name in _visits and loop.time() < until:
+            if calls := gatherer._take(actor_id):
                 self._calls = calls
                 return calls
-            come = gatherer._come[self._actor_id] = asyncio.get_running_loop().create_future()
+            stays_until = until if actor_id in gatherer._expected else patient_until
+            if loop.time() >= stays_until:
+                break
+            come = gatherer._come[actor_id] = loop.create_future()
+            over = loop.call_at(stays_until, _rouse, come)
             try:
-                await asyncio.wait([come], timeout=left)
+                await come
             finally:
-                if gatherer._come.get(self._actor_id) is come:
-                    del gatherer._come[self._actor_id]
+                over.cancel()
+                if gatherer._come.get(actor_id) is come:
+                    del gatherer._come[actor_id]
         return []
+
+
+def _rouse(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 _visits: dict[str, _Visit] = {}
@@ -232,7 +261,7 @@ async def attend(
         return first
     # As one that came over the wire: no answer is whoever gave it's any more.
     visit.hear(load(dump(first)))
-    while client.holds() and (more := await visit.more(min(until, clock() + _PATIENCE))):
+    while client.holds() and (more := await visit.more(until)):
         if not client.holds():
             visit.decline()
             break

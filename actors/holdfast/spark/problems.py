@@ -9,6 +9,7 @@ from holdfast.errors import HoldfastError
 from holdfast.identity import split_tenant
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE
 from holdfast.orchestration.tenants import TENANT_INDEX_TYPE
+from holdfast.orchestration.vigil import VIGIL_TYPE
 from holdfast.pushpop.doorbell import DOORBELL_TYPE
 from holdfast.pushpop.index import INDEX_TYPE
 from holdfast.spark.rows import BROKEN, SEPARATOR, Address, Decoder, Problem
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 FOREIGN = "foreign"
 #: Types whose values are in no table.
-_OTHERS = (INDEX_TYPE, INSTANCE_INDEX_TYPE, TENANT_INDEX_TYPE, DOORBELL_TYPE)
+_OTHERS = (INDEX_TYPE, INSTANCE_INDEX_TYPE, TENANT_INDEX_TYPE, DOORBELL_TYPE, VIGIL_TYPE)
 
 
 class _Referring(Table):

@@ -14,6 +14,7 @@ from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractContextManager
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -127,6 +128,10 @@ class Bench(Protocol):
 
     async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> Batch | None:
         """Up to so many jobs; waits some seconds for the first, and answers None when none came."""
+        ...
+
+    def expecting(self, job: Job) -> AbstractContextManager[None]:
+        """While it runs: its instance will be told how it ended."""
         ...
 
     async def extend(self, batch: Batch, seconds: int) -> None: ...

@@ -19,6 +19,7 @@ from holdfast.worker.bench import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractContextManager
 
     from holdfast.pushpop.doorbell import Rung
     from holdfast.runtime.contract import HostClient
@@ -87,6 +88,9 @@ class BesideServer:
             waiting.cancel()
             stayed = self._queues.back(queue, riding)
         return _NOTHING if stayed else accepted(await riding)
+
+    def expecting(self, job: Job) -> AbstractContextManager[None]:
+        return self._instances.expecting(qualify(job.tenant, job.instance_id))
 
     async def extend(self, batch: Batch, seconds: int) -> None:
         body = {"lock_id": batch.lock_id, "additional_ttl_seconds": seconds}

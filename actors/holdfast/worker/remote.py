@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.calls import QueueCalls
@@ -18,6 +18,7 @@ from holdfast.worker.insistence import insist
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from holdfast.client.connection import Connection
     from holdfast.worker.bench import Batch, Job
@@ -45,6 +46,9 @@ class Remote:
     async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> Batch | None:
         answer = await take(self._queue(queue), count, lock_seconds, _WAIT_SECONDS)
         return batch_of(tenant, queue, answer) if answer["count"] else None
+
+    def expecting(self, job: Job) -> AbstractContextManager[None]:
+        return nullcontext()  # the instance is in another process
 
     async def extend(self, batch: Batch, seconds: int) -> None:
         await self._queue(batch.queue).extend(batch.lock_id, seconds)

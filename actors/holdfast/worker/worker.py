@@ -257,12 +257,12 @@ class Worker:
             await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
             return
         try:
-            outcome = await (self._run_once if activity.idempotent else self._run)(activity, job, context)
+            with self._bench.expecting(job):
+                outcome = await (self._run_once if activity.idempotent else self._run)(activity, job, context)
+                await self._tell(job, outcome)
         except AlreadyInProgress:
             # It is in the queue twice, and the other one is being run: should that fail, it comes again.
-            await insist(lambda: self._bench.done(batch, job), str(job))
-            return
-        await self._tell(job, outcome)
+            pass
         await insist(lambda: self._bench.done(batch, job), str(job))
 
     async def _run_once(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
