@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dapr.actor import Actor
+    from starlette.types import ASGIApp
 
 
 class ActorAddress(NamedTuple):
@@ -83,6 +84,11 @@ class Host(Protocol):
     @property
     def client(self) -> HostClient:
         """Calls actors from outside a turn, and is what they are registered with."""
+        ...
+
+    @property
+    def sidecar_app(self) -> ASGIApp | None:
+        """Takes what a sidecar calls; None on a host without one."""
         ...
 
     async def register(self, actor_class: type[Actor]) -> None: ...

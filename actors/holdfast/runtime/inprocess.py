@@ -35,6 +35,7 @@ class InProcessHost:
     """One process that runs all actors itself, over whatever storage it is given."""
 
     name = "in process"
+    sidecar_app = None
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from fastapi import APIRouter, FastAPI
+    from starlette.types import Receive, Scope, Send
 
     from holdfast.runtime.dapr.host import DaprHost
 
@@ -53,6 +54,7 @@ class Callbacks(DaprActor):
 
     def init_routes(self, router: APIRouter) -> None:
         actor = "/actors/{actor_type}/{actor_id}"
+        self._answer_turn = self._guarded(actor + "/method/{name}", self._method)
         # Plain routes of the app itself, the busiest first: FastAPI's own look for dependencies and validate, and those
         # of an included router are matched twice, on every turn.
         for path, method, endpoint in (
@@ -63,6 +65,16 @@ class Callbacks(DaprActor):
             ("/dapr/config", "GET", self._config),
         ):
             self._app.router.add_route(path, self._guarded(path, endpoint), methods=[method], include_in_schema=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What daprd calls, without a search for the route of nearly all of it: a turn."""
+        parts = scope["path"].split("/")
+        if scope["method"] == "PUT" and len(parts) == 6 and (parts[1], parts[4]) == ("actors", "method"):
+            scope["path_params"] = {"actor_type": parts[2], "actor_id": parts[3], "name": parts[5]}
+            response = await self._answer_turn(Request(scope, receive))
+            await response(scope, receive, send)
+        else:
+            await self._app.router(scope, receive, send)
 
     async def _config(self, request: Request) -> Response:
         # Only daprd says whose app it thinks it asks; what others look at changes nothing.

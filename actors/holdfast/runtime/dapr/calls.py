@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from holdfast.errors import ActorMoved
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
+    from types import TracebackType
 
     from holdfast.runtime.contract import ActorAddress
 
@@ -65,25 +66,37 @@ def revoked() -> bool:
     return call is not None and call.revoked and not call.ended
 
 
-@contextlib.asynccontextmanager
-async def asking(seconds: float) -> AsyncIterator[None]:
+class Asking:
     """Around every question to the sidecar: it ends in time, and with the call it is part of."""
-    call = _current.get()
-    if call is None or call.ended:
-        async with asyncio.timeout(seconds):
-            yield
-        return
-    call.check()
-    try:
-        async with asyncio.timeout(seconds) as question:
-            call.begin(question)
-            try:
-                yield
-            finally:
-                call.end(question)
-    except TimeoutError:
-        call.check()
-        raise
+
+    __slots__ = ("_call", "_limit")
+
+    def __init__(self, seconds: float) -> None:
+        call = _current.get()
+        self._call = None if call is None or call.ended else call
+        self._limit = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        if self._call is not None:
+            self._call.check()
+        await self._limit.__aenter__()
+        if self._call is not None:
+            self._call.begin(self._limit)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._call is None:
+            await self._limit.__aexit__(kind, error, trace)
+            return
+        self._call.end(self._limit)
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            self._call.check()
+            raise
+        if isinstance(error, TimeoutError):
+            self._call.check()
 
 
 class Calls:

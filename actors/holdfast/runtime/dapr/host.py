@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dapr.actor import Actor
     from dapr.actor.runtime.manager import ActorManager
     from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class DaprHost:
         self.stopping = False
         #: Somebody called as the sidecar would, without its token.
         self.refused_sidecar = False
-        self._callbacks = Callbacks(app, self, app_token or os.environ.get("APP_API_TOKEN"))
+        self.sidecar_app: ASGIApp = Callbacks(app, self, app_token or os.environ.get("APP_API_TOKEN"))
 
     @property
     def client(self) -> DaprHostClient:

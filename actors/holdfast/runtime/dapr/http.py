@@ -10,7 +10,7 @@ from dapr.conf import settings
 from yarl import URL
 
 from holdfast.errors import Unavailable
-from holdfast.runtime.dapr.calls import asking
+from holdfast.runtime.dapr.calls import Asking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ class SidecarHttp:
         self._asking += 1
         self._all_answered.clear()
         try:
-            async with asking(timeout or self.timeout):
+            async with Asking(timeout or self.timeout):
                 return await self._ask(
                     verb, path, body, headers, repeatable, self._patience if patience is None else patience
                 )

@@ -20,7 +20,7 @@ from dapr.proto import api_service_v1, api_v1, common_v1
 
 from holdfast.errors import Unavailable
 from holdfast.runtime.dapr.answers import rpc_refusal
-from holdfast.runtime.dapr.calls import asking
+from holdfast.runtime.dapr.calls import Asking
 from holdfast.runtime.durations import parse_period
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ReminderRpc:
             failure_policy=_policy(reminder.get("failurePolicy") or _UNTIL_IT_SUCCEEDS),
         )
         try:
-            async with asking(self._timeout):
+            async with Asking(self._timeout):
                 stub = await self._connected()
                 await stub.RegisterActorReminder(request, metadata=self._metadata, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:

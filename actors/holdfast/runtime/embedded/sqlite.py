@@ -54,10 +54,13 @@ CREATE TABLE IF NOT EXISTS holdfast_reminders (
 CREATE INDEX IF NOT EXISTS holdfast_expiring ON state (expiration_time) WHERE expiration_time IS NOT NULL;
 CREATE INDEX IF NOT EXISTS holdfast_reminders_due ON holdfast_reminders (due_at);
 """
+# In place: to replace a row is to delete it, with its entry in the index, and to insert another.
 _UPSERT = (
-    "INSERT OR REPLACE INTO state (key, value, is_binary, etag, update_time, expiration_time) "
+    "INSERT INTO state (key, value, is_binary, etag, update_time, expiration_time) "
     "VALUES (?, ?, 0, ?, CURRENT_TIMESTAMP, CASE WHEN ? IS NOT NULL "
-    "THEN DATETIME(CURRENT_TIMESTAMP, '+' || ? || ' seconds') END)"
+    "THEN DATETIME(CURRENT_TIMESTAMP, '+' || ? || ' seconds') END) "
+    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, is_binary = 0, etag = excluded.etag, "
+    "update_time = excluded.update_time, expiration_time = excluded.expiration_time"
 )
 _DELETE = "DELETE FROM state WHERE key = ?"
 _DELETE_EXPIRED = (
