@@ -137,7 +137,10 @@ class Endpoints:
         for endpoint in endpoints:
             shape = tuple(None if part.startswith("{") else part.encode() for part in endpoint.path.split("/")[1:])
             shapes.setdefault(shape, {})[endpoint.verb] = endpoint
-        self._shapes = list(shapes.items())
+        #: By the first segment, which all have, and by how many there are.
+        self._shapes: dict[tuple[bytes | None, int], list[tuple[tuple[bytes | None, ...], dict[str, Endpoint]]]] = {}
+        for shape, verbs in shapes.items():
+            self._shapes.setdefault((shape[0], len(shape)), []).append((shape, verbs))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -179,10 +182,8 @@ class Endpoints:
     def _find(self, scope: Scope) -> tuple[Endpoint, list[str]]:
         # The raw path: an encoded slash belongs to its segment, and is for the handler to refuse.
         segments = scope["raw_path"].split(b"/")[1:]
-        for shape, verbs in self._shapes:
-            if len(shape) == len(segments) and all(
-                part is None or part == segment for part, segment in zip(shape, segments, strict=True)
-            ):
+        for shape, verbs in self._shapes.get((segments[0] if segments else b"", len(segments)), ()):
+            if all(part is None or part == segment for part, segment in zip(shape, segments, strict=True)):
                 endpoint = verbs.get(scope["method"])
                 if endpoint is None:
                     raise MethodNotAllowed(f"{scope['path']} does not take {scope['method']}.", allowed=verbs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from holdfast.orchestration.failures import Failure
@@ -39,13 +40,18 @@ class Record:
 
     def dump(self) -> dict[str, Any]:
         dumped: dict[str, Any] = {"type": self.type}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _names(type(self)):  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+            value = getattr(self, name)
             if isinstance(value, Failure | Parent):
-                dumped[field.name] = value.dump()
+                dumped[name] = value.dump()
             elif value is not None:
-                dumped[field.name] = value
+                dumped[name] = value
         return dumped
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def load_record(kinds: dict[str, type[Kind]], dumped: dict[str, Any]) -> Kind:

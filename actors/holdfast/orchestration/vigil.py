@@ -230,7 +230,9 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
 
     def _put(self, turn: Turn, first: int, following: int, look_at: float | None) -> None:
         # Without any, nothing is left of it.
-        turn.put(_PAGES, None if look_at is None else [first, following, look_at])
+        pages = None if look_at is None else [first, following, look_at]
+        if pages != turn.known_value(_PAGES):
+            turn.put(_PAGES, pages)
         turn.wake_at(look_at)
 
     async def _ask_all(self, owing: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dapr.actor import Remindable
 
-from holdfast.errors import InvalidRequest, Unavailable
+from holdfast.errors import Unavailable
 from holdfast.identity import partition_id, qualify, split_queue_actor
 from holdfast.pushpop.commands import Answer, Moment, execute_all
 from holdfast.pushpop.config import QueueConfig
@@ -17,6 +17,7 @@ from holdfast.pushpop.index import INDEX_TYPE, shard_of
 from holdfast.pushpop.interface import ACTOR_TYPE, PushPopActorInterface, QueueServiceInterface
 from holdfast.pushpop.items import lock_prefix
 from holdfast.runtime.errands import Errands
+from holdfast.runtime.gather import attend
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.work import DurableActor
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.work import Turn
 
 LOCK_ID_BYTES = 8
+# How long one process may go on with what it has for a queue: it is called from everywhere.
+_LONGEST_VISIT = 0.1
 
 
 class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, Remindable):
@@ -121,10 +124,12 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         return await self._one("Listed", None)
 
     async def Batch(self, data: Answer) -> Answer:
-        calls = data.get("calls") if isinstance(data, dict) else None
-        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-            raise InvalidRequest("calls: a list of objects with method and data")
-        replies = await self._turn([(call.get("method", ""), call.get("data")) for call in calls])
+        return await attend(
+            self.host, ACTOR_TYPE, self.id.id, data, self._answer_all, patience=0.0, longest=_LONGEST_VISIT
+        )
+
+    async def _answer_all(self, calls: Sequence[tuple[str, Any]]) -> Answer:
+        replies = await self._turn(calls)
         queue: Queue = self.work.derived["queue"]
         return {"replies": replies, "load": queue.stock.load, "partitions": queue.config.partitions}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import secrets
 import weakref
 from collections import Counter, deque
@@ -31,8 +32,8 @@ MOST_CALLS = 200
 MOST_BYTES = 4 * 1024 * 1024
 # How long an actor waits for what its own process asks next when nothing is known to be on its way, and how long it is
 # held for others in all, in seconds.
-_PATIENCE = 0.05
-_LONGEST_VISIT = 0.25
+PATIENCE = 0.05
+LONGEST_VISIT = 0.25
 
 
 class _Call(NamedTuple):
@@ -140,11 +141,15 @@ class Gatherer:
         _visits[visit.name] = visit
         try:
             body = {"calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls]}
-            answer = await self._client.invoke_method(
-                self._actor_type, actor_id, "Batch", dump(body | {"visit": visit.name})
+            visit.call = asyncio.ensure_future(
+                self._client.invoke_method(self._actor_type, actor_id, "Batch", dump(body | {"visit": visit.name}))
             )
+            answer = await visit.call
             if not visit.heard:
                 visit.hear(load(answer))
+        except asyncio.CancelledError:
+            if not visit.broken_off:
+                raise
         except Exception as error:
             # Each caller hears of it, and is the one to answer for it.
             visit.fail(error)
@@ -174,9 +179,10 @@ class _Visit:
     """One call to an actor. As long as it has not come back, an actor in this process hears here what comes next."""
 
     def __init__(self, gatherer: Gatherer, actor_id: str, calls: list[_Call]) -> None:
-        # Nobody can guess it, so nobody else can answer for the actor.
-        self.name = secrets.token_hex(8)
+        self.name = f"{_SECRET}-{next(_numbers)}"
         self.heard = False
+        self.broken_off = False
+        self.call: asyncio.Future[bytes] | None = None
         self._gatherer = gatherer
         self._actor_id = actor_id
         self._calls = calls
@@ -201,16 +207,22 @@ class _Visit:
             if not call.answer.done():
                 call.answer.set_exception(error)
 
+    def break_off(self) -> None:
+        """The actor was taken away. daprd (1.18.2) makes a call again that this broke off, though it was answered."""
+        if self.heard and self.call is not None:
+            self.broken_off = True
+            self.call.cancel()
+
     def decline(self) -> None:
         """What was taken last goes the way of all calls."""
         self._gatherer._waiting[self._actor_id].extendleft(reversed(self._calls))
         self._calls = []
 
-    async def more(self, until: float) -> list[_Call]:
+    async def more(self, until: float, patience: float) -> list[_Call]:
         """What has come for the actor meanwhile, or comes in time."""
         loop = asyncio.get_running_loop()
         gatherer, actor_id = self._gatherer, self._actor_id
-        patient_until = min(until, loop.time() + _PATIENCE)
+        patient_until = min(until, loop.time() + patience)
         while self.name in _visits and loop.time() < until:
             if calls := gatherer._take(actor_id):
                 self._calls = calls
@@ -235,6 +247,9 @@ def _rouse(waiting: asyncio.Future[None]) -> None:
 
 
 _visits: dict[str, _Visit] = {}
+# Nobody can guess the name of a visit, so nobody else can answer for the actor.
+_SECRET = secrets.token_hex(16)
+_numbers = itertools.count()
 
 
 async def attend(
@@ -243,25 +258,29 @@ async def attend(
     actor_id: str,
     data: Any,
     turn: Callable[[list[tuple[str, Any]]], Awaitable[dict[str, Any]]],
+    *,
+    patience: float = PATIENCE,
+    longest: float = LONGEST_VISIT,
 ) -> dict[str, Any]:
     """The ``Batch`` method of an actor: a turn for all these calls.
 
     Where those who call are in the actor's own process, they are answered at once, and what they ask next, while the
     call is still open, has a turn too, without a call of its own: on Dapr that costs as much as the turn. The actor is
-    held for others meanwhile, so it does not go on for long.
+    held for others meanwhile, so it waits no longer than ``patience`` for what nobody says is on its way, and begins
+    no turn when it has been held for ``longest``.
     """
     calls = data.get("calls") if isinstance(data, dict) else None
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise InvalidRequest("calls: a list of objects with method and data")
     clock = asyncio.get_running_loop().time
-    until = clock() + _LONGEST_VISIT
+    until = clock() + longest
     first = await turn([(call.get("method", ""), call.get("data")) for call in calls])
     visit = _visits.get(str(data.get("visit")))
     if visit is None or not visit.is_to(actor_type, actor_id):
         return first
     # As one that came over the wire: no answer is whoever gave it's any more.
     visit.hear(load(dump(first)))
-    while client.holds() and (more := await visit.more(until)):
+    while client.holds() and (more := await visit.more(until, patience)):
         if not client.holds():
             visit.decline()
             break
@@ -270,4 +289,6 @@ async def attend(
         except Exception as error:
             visit.fail(error)
             break
+    if not client.holds():
+        visit.break_off()
     return first

@@ -73,6 +73,8 @@ class _Underway:
     slots: _Slots
     running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
     contexts: dict[Job, ActivityContext] = field(default_factory=dict)
+    #: When the lock has to be seen to.
+    alarm: asyncio.TimerHandle | None = None
     #: Those that somebody else has by now.
     lost: set[Job] = field(default_factory=set)
 
@@ -146,7 +148,13 @@ class Worker:
             underway.contexts[job] = ActivityContext.of(job)
             task = asyncio.create_task(self._work(underway, job), context=contextvars.Context())
             underway.running[job] = task
-        self._beside(self._keep(underway))
+        # Most are over long before their lock has to be seen to.
+        lasts = self._queues[batch.queue] / 3
+        underway.alarm = asyncio.get_running_loop().call_later(lasts, self._attend, underway, lasts)
+
+    def _attend(self, underway: _Underway, since: float) -> None:
+        """``since`` so many seconds it has been under way."""
+        self._beside(self._keep(underway, since))
         self._beside(self._watch(underway))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
@@ -163,12 +171,12 @@ class Worker:
             # Their lock runs out, and they come again.
             log.warning("%s: %s", what, error)
 
-    async def _keep(self, underway: _Underway) -> None:
+    async def _keep(self, underway: _Underway, since: float) -> None:
         """Extends the lock while anything of the batch runs."""
         lasts = self._queues[underway.batch.queue]
         clock = asyncio.get_running_loop().time
-        began, granted = clock(), lasts
-        pause = lasts / 3
+        began, granted = clock() - since, lasts
+        pause = 0.0
         while await _runs_on(underway, pause):
             pause = lasts / 3
             # Never further ahead than a new lock: that is how long others wait when this process dies.
@@ -186,8 +194,10 @@ class Worker:
 
     async def _watch(self, underway: _Underway) -> None:
         """Stops what nobody waits for any more. The lock does not wait for this: some instance may not answer."""
-        while await _runs_on(underway, self._queues[underway.batch.queue] / 3):
+        pause = 0.0
+        while await _runs_on(underway, pause):
             await asyncio.gather(*(self._look_after(underway, job) for job in list(underway.running)))
+            pause = self._queues[underway.batch.queue] / 3
 
     async def _look_after(self, underway: _Underway, job: Job) -> None:
         """Whatever becomes of one, the others of its batch are looked after too."""
@@ -235,6 +245,8 @@ class Worker:
             del underway.running[job]
             if not underway.running:
                 self._underway.discard(underway)
+                if underway.alarm is not None:
+                    underway.alarm.cancel()
             await underway.slots.release(1)
 
     async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
@@ -318,6 +330,9 @@ class Worker:
             log.info("nobody waits for %s any more", job)
 
     async def _end(self) -> None:
+        for underway in self._underway:
+            if underway.alarm is not None:
+                underway.alarm.cancel()
         for keeper in self._keepers:
             keeper.cancel()
         left = [(underway, list(underway.running)) for underway in self._underway]

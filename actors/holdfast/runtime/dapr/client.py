@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
-from uuid import uuid4
 
 from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.identity import check_actor_id
@@ -18,12 +18,15 @@ from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER, Neighbours
 from holdfast.runtime.dapr.reminders import ReminderRpc
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER
 from holdfast.runtime.dapr.timers import mark
+from holdfast.runtime.nearby import PROCESS
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _MOST_AT_ONCE = 32
+# Of the calls that this process makes.
+_numbers = itertools.count()
 
 
 class DaprHostClient(HostClient):
@@ -67,7 +70,9 @@ class DaprHostClient(HostClient):
 
     async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
         path = f"{_path(actor_type, actor_id)}/method/{_segment(method, 'method')}"
-        answer = await self._ask(actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: uuid4().hex})
+        answer = await self._ask(
+            actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: f"{PROCESS}-{next(_numbers)}"}
+        )
         if actor_type in self.hosted:
             self.neighbours.answered(actor_type, answer.headers.get(SIGNATURE_HEADER))
             if not answer.body:

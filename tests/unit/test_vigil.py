@@ -1,0 +1,202 @@
+"""Who comes for an instance whose process died, and that nobody has to for the others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import App, Context
+from holdfast.errors import SaveFailed
+from holdfast.gateway.server import OWN_ACTORS
+from holdfast.orchestration.actor import orchestration_actor
+from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.orchestration.vigil import PAGE, VIGIL_TYPE, Vigil
+from holdfast.pushpop.interface import ACTOR_TYPE as QUEUE_TYPE
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.simulated import Faults, SimulatedHost
+from unit.stages import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+app = App()
+
+
+@app.activity
+async def never_run() -> None: ...
+
+
+@app.orchestration
+async def calls(ctx: Context) -> None:
+    await ctx.call(never_run)
+
+
+@app.orchestration
+async def quick(ctx: Context) -> str:
+    return "done"
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.host = SimulatedHost(idle_timeout=3600)
+        self.woken: list[str] = []
+
+    async def start(self) -> None:
+        for actor_class in (*OWN_ACTORS, orchestration_actor(app.registry)):
+            await self.host.register(actor_class)
+        await self.host.start()
+        self.listen()
+
+    def listen(self) -> None:
+        """Notes who is asked what it owes."""
+        invoke = self.host.client.invoke_method
+
+        async def heard(actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+            if actor_type == ORCHESTRATION_TYPE and method == "Batch":
+                self.woken += [actor_id for call in load(data)["calls"] if call["method"] == "Wake"]
+            return await invoke(actor_type, actor_id, method, data)
+
+        self.host.client.invoke_method = heard  # type: ignore[method-assign]
+
+    async def crash(self) -> None:
+        self.host = await self.host.restarted()
+        self.listen()
+
+    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
+        body = dump(data or None)
+        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
+
+    async def pushed(self) -> int:
+        answer = load(await self.host.client.invoke_method(QUEUE_TYPE, "activities", "Stats", b""))
+        count: int = answer["counters"].get("pushed", 0)
+        return count
+
+    def written(self) -> set[str]:
+        """Those that somebody would come for."""
+        rows = self.host.storage.rows.items()
+        pages = [load(row[0]) for key, row in rows if f"||{VIGIL_TYPE}||" in key and "||page-" in key]
+        return {address for page in pages for address in page}
+
+    def kept(self) -> list[str]:
+        return [key for key in self.host.storage.rows if f"||{VIGIL_TYPE}||" in key]
+
+
+def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    return staged(Stage, body)
+
+
+@on_stage
+async def test_one_that_has_told_everybody_is_crossed_off_without_being_asked(stage: Stage) -> None:
+    await asyncio.gather(*(stage.ask(f"i-{number}", "Start", name="quick") for number in range(2 * PAGE + 1)))
+    assert len(stage.written()) == 2 * PAGE + 1
+    await asyncio.sleep(20)
+    assert (stage.woken, stage.kept()) == ([], [])
+    memory = Vigil.of(stage.host.client)
+    assert not any((memory._written, memory._here, memory._left))
+
+
+@on_stage
+async def test_what_a_process_that_died_had_not_sent_is_sent_by_the_next(stage: Stage) -> None:
+    stage.host.faults = Faults(crash_after_save=1.0)
+    asked = asyncio.ensure_future(stage.ask("i", "Start", name="calls"))
+    # The first save is that of who will come, the second its own.
+    await stage.host.crashed.wait()
+    await asyncio.gather(asked, return_exceptions=True)
+    assert stage.written() == {"i"}
+    stage.host.faults = Faults()
+    await stage.crash()
+    await asyncio.sleep(20)
+    # It had not saved anything when it died, so there was nothing to send, and nobody comes again.
+    assert (stage.woken, stage.kept(), await stage.pushed()) == (["i"], [], 0)
+    await stage.ask("i", "Start", name="calls")
+    stage.host.faults = Faults(save_fails=1.0)
+    await asyncio.sleep(0.05)
+    stage.host.crash()
+    stage.host.faults = Faults()
+    await stage.crash()
+    assert await stage.pushed() == 0
+    await asyncio.sleep(30)
+    assert (await stage.pushed(), stage.written()) == (1, set())
+
+
+@on_stage
+async def test_one_whose_save_seemed_to_fail_is_asked(stage: Stage) -> None:
+    await stage.ask("other", "Start", name="quick")
+    stage.host.faults = Faults(reply_lost=1.0)
+    with pytest.raises(SaveFailed):
+        await stage.ask("i", "Start", name="calls")
+    stage.host.faults = Faults()
+    for _ in range(3):
+        with pytest.raises(SaveFailed):
+            # Now it is written down, and its own save is what seems to fail.
+            await _fail_after_the_first(stage)
+        if "i" in stage.written():
+            break
+    await asyncio.sleep(30)
+    assert "i" in stage.woken
+    assert (await stage.pushed(), stage.written()) == (1, set())
+
+
+async def _fail_after_the_first(stage: Stage) -> None:
+    after = stage.host.storage.after
+    saves = 0
+
+    async def lost(what: str) -> None:
+        nonlocal saves
+        await after(what)
+        saves += what == "save"
+        if what == "save" and saves == 2:
+            raise SaveFailed("The reply was lost.")
+
+    stage.host.storage.after = lost
+    try:
+        await stage.ask("i", "Start", name="calls")
+    finally:
+        stage.host.storage.after = after
+
+
+@on_stage
+async def test_one_that_waits_for_long_is_seen_to_once(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="calls")
+    await asyncio.sleep(60)
+    # What was sent is crossed off in the store then, and so is this.
+    assert (stage.woken, stage.kept()) == (["i"], [])
+    stage.woken.clear()
+    await asyncio.sleep(60)
+    assert stage.woken == []
+
+
+@on_stage
+async def test_one_that_cannot_send_is_asked_until_it_could(stage: Stage) -> None:
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "SetConfig", dump({"capacity": 1}))
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "Push", dump({"item": "in the way"}))
+    await stage.ask("i", "Start", name="calls")
+    await asyncio.sleep(60)
+    assert len(stage.woken) > 3
+    assert stage.written() == {"i"}
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "Pop", b"")
+    await asyncio.sleep(30)
+    assert (await stage.pushed(), stage.kept()) == (2, [])
+
+
+@on_stage
+async def test_one_that_left_memory_is_not_brought_back_for_it(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="quick")
+    await asyncio.sleep(2)
+    [actor] = stage.host._runtime._actor_managers[ORCHESTRATION_TYPE]._active_actors.values()
+    assert actor.cool()  # type: ignore[attr-defined]
+    assert stage.written() == {"i"}
+    await asyncio.sleep(20)
+    assert (stage.woken, stage.kept()) == ([], [])
+
+
+def test_what_is_known_goes_with_its_host() -> None:
+    async def body(stage: Stage) -> None:
+        await stage.ask("i", "Start", name="quick")
+
+    on_stage(body)()
+    gc.collect()
+    assert not Vigil._of
