@@ -35,7 +35,7 @@ class TableReader(DataSourceReader):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        check_columns(options.table, schema)
+        check_columns(options.table, schema, options.schema)
 
     def partitions(self) -> list[InputPartition]:
         with opened(self._options) as store:
@@ -43,11 +43,12 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Not where tasks are planned: it takes longer than the plan.
-        from holdfast.spark.batches import Columns
+        from holdfast.spark.batches import Columns, PackedColumns
         from holdfast.spark.problems import problems_of
 
         assert isinstance(partition, Part)
-        columns = Columns(self._options.table, self._schema)
+        form = PackedColumns if self._options.packed else Columns
+        columns = form(self._options.table, self._schema)
         with opened(self._options) as store:
             if self._options.table == "problems":
                 found = problems_of(store, self._options, partition.within)
