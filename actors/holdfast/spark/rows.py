@@ -58,7 +58,7 @@ class Address(NamedTuple):
     @property
     def owner(self) -> str:
         """What names the actor."""
-        return SEPARATOR.join(self[:3])
+        return f"{self.app_id}{SEPARATOR}{self.actor_type}{SEPARATOR}{self.actor_id}"
 
     def at(self, state_key: str) -> Address:
         """Another value of the same actor."""

@@ -60,6 +60,7 @@ class Table(ABC):
         self._options = options
         self._as_of = as_of
         self._type = options.actor_type or self.actor_type
+        self._beginnings = tuple(state for state in self.states if state.endswith("-"))
         #: Rows that were found beside those that tasks return.
         self.block = Block()
         #: What a task did without because it cannot be read.
@@ -90,7 +91,8 @@ class Table(ABC):
         options = self._options
         if address.actor_type != self._type or options.app_id not in (None, address.app_id):
             return False
-        if not any(address.state_key.startswith(s) if s.endswith("-") else address.state_key == s for s in self.states):
+        state = address.state_key
+        if state not in self.states and not state.startswith(self._beginnings):
             return False
         return self._is_asked_for(address)
 
