@@ -34,6 +34,8 @@ URL = "sqlite:///tmp/x.db"
         ({"url": URL, "partitions": "0"}, "'partitions' is a whole number from 1"),
         ({"url": URL, "as_of": "yesterday"}, "'as_of' is a time"),
         ({"url": URL, "table_name": "a", "table_prefix": "b"}, "give one of them"),
+        ({"url": URL, "packed": "false"}, "'packed' is for snapshots"),
+        ({"url": URL, "table": "queues", "packed": "true"}, "'packed' is for snapshots"),
         ({"url": URL, "starting": "tomorrow"}, "'earliest' or 'latest'"),
         ({"url": URL, "instance": "f1"}, "'instance' does not narrow the table 'items': it is for instances, history"),
         ({"url": URL, "table": "instances", "queue": "zz"}, "'queue' does not narrow the table 'instances'"),

@@ -142,8 +142,10 @@ class StoredQueue:
         There may be millions of these, so they are left in lists as they are.
         """
         priority, segment = _numbers(_SEGMENT, key)
-        start, end = self._span(priority, segment, value["items"])
-        entries: list[Any] = value["items"][start:end]
+        entries: list[Any] = value["items"]
+        start, end = self._span(priority, segment, entries)
+        if end - start < len(entries):
+            entries = entries[start:end]
         try:
             texts = list(map(_ITEM_OF, entries))
             moments = list(map(_MOMENT_OF, entries))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, TimestampType
 
+from holdfast.spark.fitting import is_within, strangers
+from holdfast.spark.packed import FIRST, NUMBERED
 from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 BATCH_BYTES = 2 * 1024 * 1024
 
@@ -22,82 +25,141 @@ _TIME = pa.timestamp("us", tz="UTC")
 _FEW = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows that follow each other and are the same, but for what each has of its own."""
+
+    length: int
+    #: By the number of the column; what is missing is null.
+    same: dict[int, Any]
+    #: In one column they have this and numbers that follow each other, from this one on.
+    named: str
+    first: int
+
+
 class Block:
-    """Rows in columns: in some each row has its own value, one has names with a number, the others runs of the same."""
+    """Rows in runs, and columns in which each row has its own value."""
 
     def __init__(self) -> None:
         self.length = 0
-        self._values: dict[int, list[Any]] = {}
-        self._numbered: dict[int, list[tuple[str, int, int]]] = {}
-        self._runs: list[tuple[dict[int, Any], int]] = []
+        self._runs: list[Run] = []
+        self._own: dict[int, list[pa.Array]] = {}
 
-    def add(
-        self, length: int, own: dict[int, list[Any]], numbered: dict[int, tuple[str, int]], same: dict[int, Any]
-    ) -> None:
-        """So many rows more. It is always the same columns that have values of their own, and that are numbered.
-
-        What is numbered has a beginning that is the same, and the first of the numbers.
-        """
-        self.length += length
+    def add(self, runs: list[Run], own: dict[int, pa.Array]) -> None:
+        """It is always the same columns that have values of their own."""
+        self.length += sum(run.length for run in runs)
+        self._runs += runs
         for column, values in own.items():
-            self._values.setdefault(column, []).extend(values)
-        for column, (name, first) in numbered.items():
-            self._numbered.setdefault(column, []).append((name, first, length))
-        if self._runs and self._runs[-1][0] == same:
-            self._runs[-1] = (same, self._runs[-1][1] + length)
-        else:
-            self._runs.append((same, length))
+            self._own.setdefault(column, []).append(values)
 
     def array(self, column: int, kind: pa.DataType) -> pa.Array:
-        if column in self._values:
-            return _array(self._values[column], kind)
-        if column in self._numbered:
-            return _numbered(self._numbered[column], kind)
-        return pa.concat_arrays(
-            [
-                pa.repeat(pa.scalar(same[column], kind), count) if column in same else pa.nulls(count, kind)
-                for same, count in self._runs
-            ]
-        )
+        """A value for each row."""
+        if column in self._own:
+            return pa.concat_arrays(self._own[column])
+        first = self._runs[0].same.get(column)
+        if all(run.same.get(column) == first for run in self._runs):
+            return pa.repeat(pa.scalar(first, kind), self.length)
+        return self.of_runs(column, kind).take(self._run_of_each())
+
+    def numbered(self, kind: pa.DataType) -> pa.Array:
+        """Names with their numbers, for each row."""
+        # Most numbers are small, and the same ones again and again.
+        last = max(run.first + run.length for run in self._runs)
+        if last <= _FEW:
+            few = pa.array([str(number) for number in range(last)], kind)
+            numbers = pa.concat_arrays([few.slice(run.first, run.length) for run in self._runs])
+        else:
+            numbers = pa.array([str(run.first + at) for run in self._runs for at in range(run.length)], kind)
+        return pc.binary_join_element_wise(self.names(kind).take(self._run_of_each()), numbers, "")
+
+    def lists(self, column: int) -> pa.Array:
+        """The rows' own values, in a list for each run."""
+        return pa.ListArray.from_arrays(self._ends(), pa.concat_arrays(self._own[column]))
+
+    def of_runs(self, column: int, kind: pa.DataType) -> pa.Array:
+        return pa.array([run.same.get(column) for run in self._runs], kind)
+
+    def names(self, kind: pa.DataType) -> pa.Array:
+        return pa.array([run.named for run in self._runs], kind)
+
+    def firsts(self, kind: pa.DataType) -> pa.Array:
+        return pa.array([run.first for run in self._runs], kind)
+
+    def _ends(self) -> pa.Array:
+        return pa.array(accumulate((run.length for run in self._runs), initial=0), pa.int32())
+
+    def _run_of_each(self) -> pa.Array:
+        return pc.list_parent_indices(pa.ListArray.from_arrays(self._ends(), pa.nulls(self.length)))
 
 
 class Columns:
     """Those of a table that are wanted, in the order in which they are wanted."""
 
     def __init__(self, table: str, wanted: StructType) -> None:
-        whole = SCHEMAS[table]
-        self._columns = [(whole.names.index(field.name), _ARROW[type(field.dataType)]) for field in wanted.fields]
-        self._schema = pa.schema([pa.field(field.name, _ARROW[type(field.dataType)]) for field in wanted.fields])
+        self._whole = SCHEMAS[table]
+        self._schema = pa.schema([pa.field(field.name, _arrow(field.dataType)) for field in wanted.fields])
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         columns = list(zip(*rows, strict=True))
-        arrays = [_array(columns[number], kind) for number, kind in self._columns]
+        arrays = [self._of_rows(columns, field.name, field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def block(self, block: Block) -> pa.RecordBatch:
-        arrays = [block.array(number, kind) for number, kind in self._columns]
+        arrays = [self._of_block(block, field.name, field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _of_rows(self, columns: list[tuple[Any, ...]], name: str, kind: pa.DataType) -> pa.Array:
+        return _array(columns[self._whole.names.index(name)], kind)
+
+    def _of_block(self, block: Block, name: str, kind: pa.DataType) -> pa.Array:
+        return block.numbered(kind) if name == NUMBERED else block.array(self._whole.names.index(name), kind)
+
+
+class PackedColumns(Columns):
+    """The same, in a row for each run; what is not of a run is one of its own."""
+
+    def _of_rows(self, columns: list[tuple[Any, ...]], name: str, kind: pa.DataType) -> pa.Array:
+        length = len(columns[0])
+        if name == FIRST:
+            return pa.nulls(length, kind)
+        if not pa.types.is_list(kind):
+            return super()._of_rows(columns, name, kind)
+        values = super()._of_rows(columns, name, kind.value_type)
+        return pa.ListArray.from_arrays(pa.array(range(length + 1), pa.int32()), values)
+
+    def _of_block(self, block: Block, name: str, kind: pa.DataType) -> pa.Array:
+        if name == FIRST:
+            return block.firsts(kind)
+        if name == NUMBERED:
+            return block.names(kind)
+        column = self._whole.names.index(name)
+        return block.lists(column) if pa.types.is_list(kind) else block.of_runs(column, kind)
+
+
+def fitted(values: Sequence[Any], kind: StringType | TimestampType) -> pa.Array | None:
+    """As a column of this kind has them; None where some do not fit, which are found one by one."""
+    try:
+        if isinstance(kind, StringType):
+            return pa.array(values, pa.string())
+        if strangers(values, kind):
+            return None  # Arrow takes true for a number
+        seconds = pa.array(values, pa.float64())
+        least, most = pc.min_max(seconds).as_py().values()
+        return _moments(seconds) if least is None or is_within(least, most, kind) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if kind != _TIME:
-        return pa.array(values, kind)
-    microseconds = pc.round(pc.multiply(pa.array(values, pa.float64()), 1e6))
-    return microseconds.cast(pa.int64()).cast(_TIME)
+    return _moments(pa.array(values, pa.float64())) if kind == _TIME else pa.array(values, kind)
 
 
-def _numbered(runs: list[tuple[str, int, int]], kind: pa.DataType) -> pa.Array:
-    # Most numbers are small, and the same ones again and again.
-    last = max(first + count for _, first, count in runs)
-    if last <= _FEW:
-        few = pa.array([str(number) for number in range(last)], kind)
-        numbers = pa.concat_arrays([few.slice(first, count) for _, first, count in runs])
-    else:
-        numbers = pa.array([str(first + at) for _, first, count in runs for at in range(count)], kind)
-    ends = pa.array(accumulate((count for _, _, count in runs), initial=0), pa.int32())
-    names = pa.array([name for name, _, _ in runs], kind)
-    of_each = pc.list_parent_indices(pa.ListArray.from_arrays(ends, numbers))
-    return pc.binary_join_element_wise(names.take(of_each), numbers, "")
+def _moments(seconds: pa.Array) -> pa.Array:
+    return pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(_TIME)
+
+
+def _arrow(kind: DataType) -> pa.DataType:
+    return pa.list_(_arrow(kind.elementType)) if isinstance(kind, ArrayType) else _ARROW[type(kind)]
 
 
 _ARROW = {StringType: pa.string(), TimestampType: _TIME, IntegerType: pa.int32(), LongType: pa.int64()}

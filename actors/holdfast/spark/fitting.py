@@ -34,16 +34,24 @@ _BOUNDS: dict[type[DataType], tuple[float, float]] = {
 
 def misfit(values: Sequence[Any], kind: DataType) -> str | None:
     """What is wrong with some of these values of a column; None when nothing is."""
-    column = type(kind)
-    # By their exact types: true is no number.
-    kinds = set(map(type, values))
-    if strange := kinds - _KINDS[column]:
+    if strange := strangers(values, kind):
         return f"a {min(each.__name__ for each in strange)}"
-    if column not in _BOUNDS:
+    if type(kind) not in _BOUNDS:
         return None
-    least, most = _BOUNDS[column]
-    numbers = [value for value in values if value is not None] if _NULL in kinds else values
-    return "out of range" if numbers and not (least <= min(numbers) and max(numbers) <= most) else None
+    numbers = [value for value in values if value is not None]
+    return "out of range" if numbers and not is_within(min(numbers), max(numbers), kind) else None
+
+
+def strangers(values: Sequence[Any], kind: DataType) -> set[type]:
+    """The types among these values that such a column has not."""
+    # The exact types: true is no number.
+    return set(map(type, values)) - _KINDS[type(kind)]
+
+
+def is_within(least: float, most: float, kind: DataType) -> bool:
+    """Whether such a column of numbers can hold these two, and so all between them."""
+    first, last = _BOUNDS[type(kind)]
+    return first <= least and most <= last
 
 
 def fitting(

@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from holdfast.spark.packed import packed
 from holdfast.spark.refusals import invalid
 from holdfast.spark.schemas import SCHEMAS
 from holdfast.spark.secrets import hidden_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
 
 #: Which tables these narrow.
 _NARROWED = {"queue": ("queues", "items", "locks", "dead_letters"), "instance": ("instances", "history")}
@@ -43,6 +46,8 @@ class Options:
     as_of: float | None = None
     #: What a snapshot is known by.
     snapshot: str | None = None
+    #: Items in a row for each run of them.
+    packed: bool = False
     #: Of a stream: from where on.
     starting: str = "earliest"
 
@@ -71,11 +76,19 @@ class Options:
             raise invalid("The options 'table_name' and 'table_prefix' say the same: give one of them.")
         if values.get("starting", "earliest") not in ("earliest", "latest"):
             raise invalid("The option 'starting' is 'earliest' or 'latest'.")
+        if values.get("packed", "true") != "true" or ("packed" in values and table != "items"):
+            raise invalid("The option 'packed' is for snapshots, which set it to 'true' for the table 'items'.")
         numbers = (
             {"partitions": _whole("partitions", values["partitions"], MAX_PARTITIONS)} if "partitions" in values else {}
         )
         moments = {"as_of": _moment(values["as_of"])} if "as_of" in values else {}
-        return cls(**{**values, **numbers, **moments})  # type: ignore[arg-type]
+        flags = {"packed": True} if "packed" in values else {}
+        return cls(**{**values, **numbers, **moments, **flags})  # type: ignore[arg-type]
+
+    @property
+    def schema(self) -> StructType:
+        whole = SCHEMAS[self.table]
+        return packed(whole) if self.packed else whole
 
     @property
     def is_sqlite(self) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -35,7 +37,7 @@ class TableReader(DataSourceReader):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        check_columns(options.table, schema)
+        check_columns(options.table, schema, options.schema)
 
     def partitions(self) -> list[InputPartition]:
         with opened(self._options) as store:
@@ -43,12 +45,14 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Not where tasks are planned: it takes longer than the plan.
-        from holdfast.spark.batches import Columns
+        from holdfast.spark.batches import Columns, PackedColumns
         from holdfast.spark.problems import problems_of
 
         assert isinstance(partition, Part)
-        columns = Columns(self._options.table, self._schema)
+        form = PackedColumns if self._options.packed else Columns
+        columns = form(self._options.table, self._schema)
         with opened(self._options) as store:
+            _keep_what_is_imported()
             if self._options.table == "problems":
                 found = problems_of(store, self._options, partition.within)
                 yield from (columns.batch(rows) for rows in found if rows)
@@ -72,6 +76,12 @@ class TableReader(DataSourceReader):
                 decoder.bytes_read = 0
         yield from _batches(table, columns, rows)
         tally.tell()
+
+
+@cache
+def _keep_what_is_imported() -> None:
+    """Spark's Python processes collect garbage after every task: modules, which are none, need not be gone through."""
+    gc.freeze()
 
 
 def _batches(table: Table, columns: Columns, rows: list[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:

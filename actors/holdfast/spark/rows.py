@@ -30,7 +30,7 @@ Steps: TypeAlias = Generator[tuple[str, ...], Any, list[tuple[Any, ...]]]
 
 # What is looked at side by side, so that what it takes to read them is fetched together.
 _PAGE_ROWS = 64
-_PAGE_BYTES = 512 * 1024
+_PAGE_BYTES = 1024 * 1024
 _TASKS_AT_ONCE = 16
 # What tasks ask for is fetched some keys at a time: fewer where values turn out to be large, more where they are small.
 _FEWEST_KEYS, _MOST_KEYS = 4, 256
@@ -58,7 +58,7 @@ class Address(NamedTuple):
     @property
     def owner(self) -> str:
         """What names the actor."""
-        return SEPARATOR.join(self[:3])
+        return f"{self.app_id}{SEPARATOR}{self.actor_type}{SEPARATOR}{self.actor_id}"
 
     def at(self, state_key: str) -> Address:
         """Another value of the same actor."""
@@ -136,6 +136,7 @@ class Decoder:
                 yield from self._table.tasks(address, _parsed(value), owner)
             except UNREADABLE as error:
                 self._report(address, error)
+        yield from self._table.gathered()
 
     def _owners_of(self, page: list[tuple[Address, bytes]]) -> dict[str, Any]:
         """What the table has to know of the actors of these rows, fetched together where it is not known yet."""

@@ -117,9 +117,8 @@ SCHEMAS: dict[str, StructType] = {
 TABLES = tuple(table for table in SCHEMAS if table != "problems")
 
 
-def check_columns(table: str, wanted: StructType) -> None:
+def check_columns(table: str, wanted: StructType, whole: StructType) -> None:
     """Raises InvalidRequest for what the table does not have."""
-    whole = SCHEMAS[table]
     for column in wanted.fields:
         if column.name not in whole.names or whole[column.name].dataType != column.dataType:
             raise invalid(f"The table {table} is {whole.simpleString()}, or some of these columns.")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from holdfast.spark.options import Options
+from holdfast.spark.packed import can_be_packed, packed, unpacked
 from holdfast.spark.refusals import invalid, unavailable
-from holdfast.spark.schemas import some_columns
+from holdfast.spark.schemas import SCHEMAS, some_columns
 from holdfast.spark.sqlite import COPY, copy
 
 if TYPE_CHECKING:
@@ -92,10 +93,11 @@ class Snapshot:
         """One of the tables; ``queue`` and ``instance`` narrow it in the database, ``columns`` are all that is made."""
         options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | narrowed
         Options.read(options)
+        wanted = SCHEMAS[name] if columns is None else some_columns(name, columns)
         reader = self._spark.read.format("holdfast").options(**options)
-        if columns is not None:
-            reader = reader.schema(some_columns(name, columns))
-        return reader.load()
+        if can_be_packed(name, wanted):
+            return unpacked(reader.option("packed", "true").schema(packed(wanted)).load(), wanted)
+        return (reader if columns is None else reader.schema(wanted)).load()
 
     queues = partialmethod(table, "queues")
     items = partialmethod(table, "items")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from holdfast.spark.options import Options
-from holdfast.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -28,7 +27,7 @@ class HoldfastSource(DataSource):
         return "holdfast"
 
     def schema(self) -> StructType:
-        return SCHEMAS[self._options.table]
+        return self._options.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from holdfast.spark.reading import TableReader

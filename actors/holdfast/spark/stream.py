@@ -108,7 +108,7 @@ class HistoryStream(DataSourceStreamReader):
             raise invalid("A stream follows what happens: it has no 'snapshot' and no 'as_of'.")
         self._options = options
         self._schema = schema
-        check_columns(options.table, schema)
+        check_columns(options.table, schema, options.schema)
         #: Where there was nothing new, and until where that is known.
         self._idle: tuple[int, int] | None = None
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+from pyspark.sql.types import StringType, TimestampType
 
 from holdfast.errors import HoldfastError, StorageBroken
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE
@@ -18,8 +21,7 @@ from holdfast.pushpop.core import CONFIG, METADATA
 from holdfast.pushpop.replies import shown_id
 from holdfast.pushpop.stored import MOVING, SEGMENTS, SHELVES, WAITING, StoredQueue
 from holdfast.runtime.serialization import dump
-from holdfast.spark.batches import Block
-from holdfast.spark.fitting import misfit
+from holdfast.spark.batches import Block, Run, fitted
 from holdfast.spark.rows import SEPARATOR
 from holdfast.spark.schemas import SCHEMAS
 
@@ -33,11 +35,10 @@ if TYPE_CHECKING:
     from holdfast.spark.rows import Address, Steps
     from holdfast.spark.store import Pattern
 
-_ID, _PRIORITY, _STATE, _ITEM, _ENQUEUED_AT, _DELIVERIES = (
-    SCHEMAS["items"].names.index(name) for name in ("id", "priority", "state", "item", "enqueued_at", "delivery_count")
+_PRIORITY, _STATE, _ITEM, _ENQUEUED_AT, _DELIVERIES = (
+    SCHEMAS["items"].names.index(name) for name in ("priority", "state", "item", "enqueued_at", "delivery_count")
 )
-
-_TEXT, _TIME = (SCHEMAS["items"][name].dataType for name in ("item", "enqueued_at"))
+_TEXT, _TIME = StringType(), TimestampType()
 
 ANYTHING: Pattern = ("", "")
 
@@ -59,6 +60,7 @@ class Table(ABC):
         self._options = options
         self._as_of = as_of
         self._type = options.actor_type or self.actor_type
+        self._beginnings = tuple(state for state in self.states if state.endswith("-"))
         #: Rows that were found beside those that tasks return.
         self.block = Block()
         #: What a task did without because it cannot be read.
@@ -89,7 +91,8 @@ class Table(ABC):
         options = self._options
         if address.actor_type != self._type or options.app_id not in (None, address.app_id):
             return False
-        if not any(address.state_key.startswith(s) if s.endswith("-") else address.state_key == s for s in self.states):
+        state = address.state_key
+        if state not in self.states and not state.startswith(self._beginnings):
             return False
         return self._is_asked_for(address)
 
@@ -100,6 +103,10 @@ class Table(ABC):
     @abstractmethod
     def tasks(self, address: Address, value: Any, owner: Any) -> Iterator[Task]:
         """What there is to do with one value, in parts of bounded size, and of which value each is."""
+
+    def gathered(self) -> Iterator[Task]:
+        """What is left to do with values that wait to be looked at together, after each page of them."""
+        return iter(())
 
     def _actors(self) -> list[Pattern]:
         """What the ids of the actors look like."""
@@ -166,9 +173,26 @@ class Locks(QueueTable):
         return [(*_begin(address, queue), shown_id(lock), len(lock.taken), lock.created_at, lock.expires_at)]
 
 
+class _Segment(NamedTuple):
+    """Of which nothing is known but what was pushed, and when."""
+
+    address: Address
+    queue: StoredQueue
+    pushed: Pushed
+
+    def run(self) -> Run:
+        same = dict(enumerate(_begin(self.address, self.queue)))
+        same |= {_PRIORITY: self.pushed.priority, _STATE: WAITING, _DELIVERIES: 0}
+        return Run(len(self.pushed.texts), same, self.pushed.named, self.pushed.first)
+
+
 class Items(QueueTable):
     schema = SCHEMAS["items"]
     states = (METADATA, SEGMENTS, SHELVES)
+
+    def __init__(self, options: Options, as_of: float) -> None:
+        super().__init__(options, as_of)
+        self._gathered: list[_Segment] = []
 
     def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Task]:
         if address.state_key == METADATA:
@@ -178,18 +202,34 @@ class Items(QueueTable):
                 yield address.at(key), self._on_the_way(address, owner, parcel)
         elif address.state_key.startswith(SHELVES):
             yield address, self._found(address, owner, owner.on_shelf(address.state_key, value))
-        elif (pushed := owner.only_pushed(address.state_key, value)) is not None and _fits(pushed):
-            self._add(address, owner, pushed)
+        elif (pushed := owner.only_pushed(address.state_key, value)) is not None:
+            self._gathered.append(_Segment(address, owner, pushed))
         else:
             yield address, self._found(address, owner, owner.in_segment(address.state_key, value))
 
-    def _add(self, address: Address, queue: StoredQueue, pushed: Pushed) -> None:
-        own: dict[int, list[Any]] = {_ITEM: pushed.texts, _ENQUEUED_AT: pushed.enqueued_at}
-        same = dict(enumerate(_begin(address, queue))) | {_PRIORITY: pushed.priority, _STATE: WAITING, _DELIVERIES: 0}
-        self.block.add(len(pushed.texts), own, {_ID: (pushed.named, pushed.first)}, same)
+    def gathered(self) -> Iterator[Task]:
+        segments, self._gathered = self._gathered, []
+        if not self._add(segments):
+            for segment in segments:
+                if not self._add([segment]):
+                    yield segment.address, self._found_again(segment.address, segment.queue)
+
+    def _add(self, segments: list[_Segment]) -> bool:
+        """Whether all of them can be shown."""
+        texts = fitted(list(chain.from_iterable(segment.pushed.texts for segment in segments)), _TEXT)
+        moments = fitted(list(chain.from_iterable(segment.pushed.enqueued_at for segment in segments)), _TIME)
+        if texts is None or moments is None:
+            return False
+        self.block.add([segment.run() for segment in segments], {_ITEM: texts, _ENQUEUED_AT: moments})
+        return True
 
     def _found(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
         return self._rows(address, queue, (yield from _of(address, steps)))
+
+    def _found_again(self, address: Address, queue: StoredQueue) -> Steps:
+        # Nearly never: to keep what nearly all were read from costs more than to read some of it twice.
+        [value] = yield (address.beside(address.state_key),)
+        return (yield from self._found(address, queue, queue.in_segment(address.state_key, value)))
 
     def _on_the_way(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
         sent = yield from _of(address, steps)
@@ -206,8 +246,9 @@ class Items(QueueTable):
 class DeadLetters(Items):
     schema = SCHEMAS["dead_letters"]
 
-    def _add(self, address: Address, queue: StoredQueue, pushed: Pushed) -> None:
+    def _add(self, segments: list[_Segment]) -> bool:
         """There is more to know of a dead letter."""
+        return True
 
     def _rows(self, address: Address, queue: StoredQueue, items: list[StoredItem]) -> Rows:
         return [
@@ -346,8 +387,3 @@ def _of(address: Address, steps: Any) -> Any:
             go_on = partial(steps.throw, error)
         else:
             go_on = partial(steps.send, answer)
-
-
-def _fits(pushed: Pushed) -> bool:
-    """Whether all of them can be shown; those that cannot are found one by one."""
-    return misfit(pushed.texts, _TEXT) is None and misfit(pushed.enqueued_at, _TIME) is None
