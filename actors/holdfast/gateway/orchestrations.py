@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import uuid
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,6 +18,7 @@ from holdfast.orchestration.actor import waiting_for
 from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shards_of
 from holdfast.orchestration.instance import Status  # noqa: TC001 (pydantic looks it up)
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
+from holdfast.orchestration.newborn import Newborn
 from holdfast.pushpop.doorbell import Doorbell, Listening
 from holdfast.pushpop.replies import iso
 from holdfast.pushpop.requests import Request
@@ -86,6 +87,7 @@ class Orchestrations:
         self._client = client
         self._gatherer = Gatherer.of(client, ORCHESTRATION_TYPE)
         self._doorbell = Doorbell(client)
+        self._newborn = Newborn.of(client)
         self._stopping = False
 
     def end_waits(self) -> None:
@@ -112,10 +114,13 @@ class Orchestrations:
         name = check_id(call.parameters[0], "name")
         _, data = await call.json_object(optional=True)
         body = StartBody.parse(data)
-        instance_id = str(uuid.uuid4()) if body.instance_id is None else check_id(body.instance_id, "instance id")
-        address = qualify(call.caller.tenant, instance_id)
         request = {"name": name, "input": body.input, "version": body.version, "seed": secrets.token_hex(8)}
-        answer = await self._ask(address, "Start", request)
+        tenant = call.caller.tenant
+        given = body.instance_id
+        with (
+            self._newborn.name(tenant) if given is None else nullcontext(check_id(given, "instance id")) as instance_id
+        ):
+            answer = await self._ask(qualify(tenant, instance_id), "Start", request)
         told = {"instance_id": instance_id, "created": answer["created"]}
         return Accepted(told) if answer["created"] else told
 

@@ -28,6 +28,7 @@ from holdfast.orchestration.interface import (
 )
 from holdfast.orchestration.listing import Listing, confirm
 from holdfast.orchestration.messages import ActivityOutcome, Outcome, Start
+from holdfast.orchestration.newborn import Newborn
 from holdfast.orchestration.outbox import Outbox
 from holdfast.orchestration.tenants import Tenants
 from holdfast.orchestration.vigil import Vigil
@@ -344,7 +345,7 @@ class _State:
     async def of(cls, actor: OrchestrationActor, turn: Turn, *, woken: bool) -> _State:
         state: _State | None = actor.work.derived.get("state")
         if state is None:
-            head = await turn.load(HEAD)
+            head = None if Newborn.of(actor.host).claim(actor.address) else await turn.load(HEAD)
             chronicle = await turn.drive(Chronicle.restore(actor._instance_id, head))
             state = actor.work.derived["state"] = cls(actor, chronicle, restored=head is not None)
             turn.owes(actor._next_deadline(state))
