@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 INSTANCE_INDEX_TYPE = "InstanceIndexActor"
 SHARDS = 16
 # Entries in one page; a full one becomes two.
-PAGE = 200
+PAGE = 50
 # Pages that are looked through for one answer.
 PAGES_AT_ONCE = 20
 # Instances that one call tells of.

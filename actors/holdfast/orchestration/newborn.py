@@ -1,13 +1,23 @@
-"""Instances whose ids this process has just made up: of these nothing can be stored, so nothing has to be read."""
+"""Instances whose ids this process has just made up: of these nothing can be stored, so nothing has to be read.
+
+Where many are started, ids are made up ahead, and their instances written down together as those that somebody comes
+for (:mod:`holdfast.orchestration.vigil`), instead of each by itself while its caller waits.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import logging
 import uuid
 import weakref
+from collections import Counter, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
+from holdfast.errors import HoldfastError
 from holdfast.identity import qualify
+from holdfast.orchestration.vigil import Vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,25 +25,36 @@ if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
 
+log = logging.getLogger(__name__)
+
+# So many starts make it worth it to think of those that will follow, and so many are thought of then, at most.
+_FEW, _MANY = 8, 64
+
+
 class Newborn:
     """Those of one process."""
 
     _of: ClassVar[weakref.WeakKeyDictionary[HostClient, Newborn]] = weakref.WeakKeyDictionary()
 
-    def __init__(self) -> None:
+    def __init__(self, vigil: Vigil) -> None:
+        self._vigil = vigil
         self._addresses: set[str] = set()
+        #: Of each tenant: ids that are ready, and how many were wanted since some were last made.
+        self._ready: dict[str, deque[str]] = {}
+        self._wanted: Counter[str] = Counter()
+        self._making: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
     def of(cls, client: HostClient) -> Newborn:
         known = cls._of.get(client)
         if known is None:
-            known = cls._of[client] = cls()
+            known = cls._of[client] = cls(Vigil.of(client))
         return known
 
     @contextmanager
     def name(self, tenant: str) -> Iterator[str]:
         """A new id, around the call that starts its instance. Nobody can guess it, or has heard of it before."""
-        instance_id = str(uuid.uuid4())
+        instance_id = self._next(tenant)
         address = qualify(tenant, instance_id)
         self._addresses.add(address)
         try:
@@ -41,6 +62,30 @@ class Newborn:
         finally:
             # It may have been started in another process.
             self._addresses.discard(address)
+
+    def _next(self, tenant: str) -> str:
+        self._wanted[tenant] += 1
+        ready = self._ready.get(tenant, ())
+        while ready:
+            instance_id = ready.popleft()
+            if self._vigil.is_prepared(qualify(tenant, instance_id)):
+                return instance_id
+        if self._wanted[tenant] > _FEW and tenant not in self._making:
+            # In a context of its own: it is not a part of the request that happens to be the one.
+            self._making[tenant] = asyncio.get_running_loop().create_task(
+                self._make(tenant, min(self._wanted.pop(tenant), _MANY)), context=contextvars.Context()
+            )
+        return str(uuid.uuid4())
+
+    async def _make(self, tenant: str, count: int) -> None:
+        made = [str(uuid.uuid4()) for _ in range(count)]
+        try:
+            await self._vigil.prepare([qualify(tenant, instance_id) for instance_id in made])
+            self._ready[tenant] = deque(made)
+        except HoldfastError as error:
+            log.info("no ids were made ahead: %s", error)  # each is written down when it is started
+        finally:
+            del self._making[tenant]
 
     def claim(self, address: str) -> bool:
         """Whether it is one of these; once. Whoever asks again has to look: it may have been saved meanwhile."""

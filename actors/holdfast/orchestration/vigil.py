@@ -73,6 +73,8 @@ class Vigil:
         self._here: dict[str, weakref.ref[Debtor]] = {}
         #: Those of them that left memory and owed nothing.
         self._left: set[str] = set()
+        #: Those of them that nobody has started yet.
+        self._spare: set[str] = set()
 
     @classmethod
     def of(cls, client: HostClient) -> Vigil:
@@ -86,13 +88,24 @@ class Vigil:
         self._trust()
         address = debtor.address
         self._left.discard(address)
+        self._spare.discard(address)
         self._here[address] = weakref.ref(debtor)
-        if address in self._written:
-            return
-        answer = await self._actors.call(await self._actor(), "Watch", dump({"instance": address}))
-        if answer["process"] != PROCESS:
-            # It was moved away: it looks after what it was told all the same, but is no longer ours to ask.
-            self._actor_id = None
+        if address not in self._written:
+            await self._write_down(address)
+
+    async def prepare(self, addresses: Sequence[str]) -> None:
+        """Writes those down that are about to be started, together, so that none of them has to wait for it."""
+        self._trust()
+        self._spare.update(addresses)
+        try:
+            await asyncio.gather(*(self._write_down(address) for address in addresses))
+        finally:
+            # By an actor elsewhere, or by none: nobody would come to know here that they are crossed off.
+            self._spare.intersection_update(self._written)
+
+    def is_prepared(self, address: str) -> bool:
+        self._trust()
+        return address in self._spare and address in self._written
 
     def left(self, debtor: Debtor) -> None:
         """It leaves memory, and owes nothing."""
@@ -112,7 +125,8 @@ class Vigil:
             return True  # another has it, which was told later
         here = self._here.get(address)
         debtor = None if here is None else here()
-        if address not in self._left and (debtor is None or not debtor.owes_nothing()):
+        is_over = address in self._left or address in self._spare
+        if not (is_over or (debtor is not None and debtor.owes_nothing())):
             return False
         self._forget(address)
         return True
@@ -126,6 +140,7 @@ class Vigil:
         self._written.pop(address, None)
         self._here.pop(address, None)
         self._left.discard(address)
+        self._spare.discard(address)
 
     def _trust(self) -> None:
         if self._epoch != self._client.epoch:
@@ -133,6 +148,13 @@ class Vigil:
             self._written.clear()
             self._here.clear()
             self._left.clear()
+            self._spare.clear()
+
+    async def _write_down(self, address: str) -> None:
+        answer = await self._actors.call(await self._actor(), "Watch", dump({"instance": address}))
+        if answer["process"] != PROCESS:
+            # It was moved away: it looks after what it was told all the same, but is no longer ours to ask.
+            self._actor_id = None
 
     async def _actor(self) -> str:
         async with self._finding:
