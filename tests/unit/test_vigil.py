@@ -43,6 +43,7 @@ class Stage:
     def __init__(self) -> None:
         self.host = SimulatedHost(idle_timeout=3600)
         self.woken: list[str] = []
+        self.called: list[str] = []
 
     async def start(self) -> None:
         for actor_class in (*OWN_ACTORS, orchestration_actor(app.registry)):
@@ -55,6 +56,7 @@ class Stage:
         invoke = self.host.client.invoke_method
 
         async def heard(actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+            self.called.append(actor_type)
             if actor_type == ORCHESTRATION_TYPE and method == "Batch":
                 self.woken += [actor_id for call in load(data)["calls"] if call["method"] == "Wake"]
             return await invoke(actor_type, actor_id, method, data)
@@ -200,3 +202,27 @@ def test_what_is_known_goes_with_its_host() -> None:
     on_stage(body)()
     gc.collect()
     assert not Vigil._of
+
+
+class _Debtor:
+    address = "i"
+
+    def owes_nothing(self) -> bool:
+        return False
+
+
+@on_stage
+async def test_what_was_said_before_it_came_to_owe_something_does_not_count(stage: Stage) -> None:
+    vigil, debtor = Vigil.of(stage.host.client), _Debtor()
+    await vigil.watch(debtor)
+    by = vigil._written["i"]
+    seen = vigil.seen("i")
+    await vigil.watch(debtor)
+    vigil.paid("i", seen)
+    assert not vigil.release(by, "i")
+    vigil.paid("i", vigil.seen("i"))
+    assert vigil.release(by, "i")
+    # What it comes to owe from now on is written down anew.
+    stage.called.clear()
+    await vigil.watch(debtor)
+    assert VIGIL_TYPE in stage.called

@@ -11,11 +11,12 @@ Writing one down rewrites one page, whatever their number; a look reads those th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import weakref
 from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from dapr.actor import ActorInterface, Remindable
 
@@ -55,6 +56,12 @@ class Debtor(Protocol):
         ...
 
 
+class _Seen(NamedTuple):
+    debtor: weakref.ref[Debtor]
+    #: Another one each time it is about to owe something.
+    number: int
+
+
 class Vigil:
     """What one process knows of those that are written down."""
 
@@ -69,9 +76,10 @@ class Vigil:
         self._finding = asyncio.Lock()
         #: By which actor of this process each of them is written down.
         self._written: dict[str, str] = {}
-        #: Those that were here when they were written down.
-        self._here: dict[str, weakref.ref[Debtor]] = {}
-        #: Those of them that left memory and owed nothing.
+        #: Those that were here when they last came to owe something.
+        self._here: dict[str, _Seen] = {}
+        self._numbers = itertools.count()
+        #: Those that have owed nothing since, and are not here to be asked.
         self._left: set[str] = set()
         #: Those of them that nobody has started yet.
         self._spare: set[str] = set()
@@ -89,7 +97,7 @@ class Vigil:
         address = debtor.address
         self._left.discard(address)
         self._spare.discard(address)
-        self._here[address] = weakref.ref(debtor)
+        self._here[address] = _Seen(weakref.ref(debtor), next(self._numbers))
         if address not in self._written:
             await self._write_down(address)
 
@@ -112,6 +120,16 @@ class Vigil:
         if debtor.address in self._written:
             self._left.add(debtor.address)
 
+    def seen(self, address: str) -> int | None:
+        """What changes when it is about to owe something."""
+        seen = self._here.get(address)
+        return None if seen is None else seen.number
+
+    def paid(self, address: str, seen: int | None) -> None:
+        """It said that it owes nothing; that counts if it came to nothing else since it was asked."""
+        if self.seen(address) == seen:
+            self._left.add(address)
+
     def note(self, actor_id: str, addresses: Iterable[str]) -> None:
         """They are written down by an actor of this process."""
         self._trust()
@@ -124,7 +142,7 @@ class Vigil:
         if written_by not in (None, actor_id):
             return True  # another has it, which was told later
         here = self._here.get(address)
-        debtor = None if here is None else here()
+        debtor = None if here is None else here.debtor()
         is_over = address in self._left or address in self._spare
         if not (is_over or (debtor is not None and debtor.owes_nothing())):
             return False
@@ -135,6 +153,7 @@ class Vigil:
         """The actor is not in this process any more: what it crosses off is not heard of here."""
         for address in [address for address, by in self._written.items() if by == actor_id]:
             self._forget(address)
+        self._left.intersection_update(self._written)
 
     def _forget(self, address: str) -> None:
         self._written.pop(address, None)
@@ -184,8 +203,6 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._errands = Errands(f"vigil {self.id.id}")
-        #: Of those that are asked, the ones that said they owe nothing.
-        self._paid: set[str] = set()
 
     async def Where(self) -> str:
         return PROCESS
@@ -203,9 +220,7 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
             pages: list[list[str] | None] = await turn.load_all(*keys) if keys else []
             vigil = Vigil.of(self.host)
             addresses = dict.fromkeys(address for page in pages for address in page or ())
-            owing = [
-                address for address in addresses if address not in self._paid and not vigil.release(self.id.id, address)
-            ]
+            owing = [address for address in addresses if not vigil.release(self.id.id, address)]
             for key in keys:
                 turn.delete(key)
             for start in range(0, len(owing), PAGE):
@@ -215,7 +230,6 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
             self._put(turn, following - kept, following, self.now() + RESEND_SECONDS if owing else None)
             await turn.save()
             turn.evict(*keys)
-            self._paid.clear()
         if owing:
             self._errands.start("asking", partial(self._ask_all, owing))
 
@@ -238,7 +252,6 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
             self._put(turn, first, following, self.now() + RESEND_SECONDS if look_at is None else look_at)
             await turn.save()
             turn.evict(*(_key(number) for number in range(first, following - 1)))
-            self._paid.difference_update(addresses)
             Vigil.of(self.host).note(self.id.id, addresses)
         return {"replies": [{"process": PROCESS} for _ in calls]}
 
@@ -263,14 +276,16 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
 
     async def _ask(self, room: asyncio.Semaphore, address: str) -> None:
         """It tells others what it owes them. Whoever does not answer is asked at the next look again."""
+        vigil = Vigil.of(self.host)
         async with room:
+            seen = vigil.seen(address)
             try:
                 answer = await Gatherer.of(self.host, ORCHESTRATION_TYPE).call(address, "Wake")
             except HoldfastError as error:
                 log.info("%s may owe something, and does not answer: %s", address, error)
                 return
         if answer.get("owes_nothing"):
-            self._paid.add(address)
+            vigil.paid(address, seen)
 
 
 def _key(number: int) -> str:
