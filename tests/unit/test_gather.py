@@ -221,5 +221,6 @@ def test_a_call_that_nobody_has_answered_yet_is_not_broken_off() -> None:
         await asyncio.sleep(0.5)
         echo.moves = True
         assert await asked == {"method": "a", "data": None}
+        assert echo.turns == [["a"]]
 
     _play(body)

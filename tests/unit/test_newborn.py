@@ -96,6 +96,23 @@ async def test_one_that_may_have_been_saved_is_looked_for(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_start_that_is_made_again_does_not_begin_anew(stage: Stage) -> None:
+    """It was done in another process, and daprd makes it again a second later, here."""
+    with stage.newborn.name("default") as instance_id:
+        other = SimulatedHost(storage=stage.host.storage, idle_timeout=3600)
+        for actor_class in (*OWN_ACTORS, orchestration_actor(app.registry)):
+            await other.register(actor_class)
+        await other.start()
+        body = dump({"name": "waits", "seed": "s"})
+        first = load(await other.client.invoke_method(ORCHESTRATION_TYPE, instance_id, "Start", body))
+        other.crash()
+        stage.host.storage.before, stage.host.storage.after = stage.host._before, stage.host._after
+        await asyncio.sleep(1)
+        again = await stage.ask(instance_id, "Start", name="waits", seed="s")
+    assert (first["created"], again["created"]) == (True, False)
+
+
+@on_stage
 async def test_an_id_is_new_only_while_it_is_being_started(stage: Stage) -> None:
     with stage.newborn.name("acme") as instance_id:
         assert not stage.newborn.claim(instance_id)  # another tenant's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -193,15 +194,6 @@ async def test_one_that_left_memory_is_not_brought_back_for_it(stage: Stage) -> 
     assert (stage.woken, stage.kept()) == ([], [])
 
 
-def test_what_is_known_goes_with_its_host() -> None:
-    async def body(stage: Stage) -> None:
-        await stage.ask("i", "Start", name="quick")
-
-    on_stage(body)()
-    gc.collect()
-    assert not Vigil._of
-
-
 class _Debtor:
     address = "i"
 
@@ -213,14 +205,96 @@ class _Debtor:
 async def test_what_was_said_before_it_came_to_owe_something_does_not_count(stage: Stage) -> None:
     vigil, debtor = Vigil.of(stage.host.client), _Debtor()
     await vigil.watch(debtor)
-    by = vigil._written["i"]
-    seen = vigil.seen("i")
+    by, number = vigil._written["i"], vigil._number("i")
     await vigil.watch(debtor)
-    vigil.paid("i", seen)
-    assert not vigil.release(by, "i")
-    vigil.paid("i", vigil.seen("i"))
-    assert vigil.release(by, "i")
+    assert not vigil.has_paid(by, "i", number)
+    assert vigil.has_paid(by, "i", vigil._number("i"))
     # What it comes to owe from now on is written down anew.
     assert "i" not in vigil._written
     await vigil.watch(debtor)
     assert "i" in vigil._written
+
+
+@on_stage
+async def test_what_an_instance_of_another_process_comes_to_owe_is_not_crossed_off(stage: Stage) -> None:
+    """A vigil was moved here, and its process still tells it of an instance that was asked just now."""
+    await stage.ask("warm", "Start", name="quick")
+    vigil = Vigil.of(stage.host.client)._actor_id
+    assert vigil is not None
+    body = dump({"calls": [{"method": "Watch", "data": {"instance": "i"}}]})
+    await stage.host.client.invoke_method(VIGIL_TYPE, vigil, "Batch", body)
+    invoke = stage.host.client.invoke_method
+
+    async def meanwhile(actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+        if actor_type == VIGIL_TYPE and b'"Paid"' in data:
+            await invoke(VIGIL_TYPE, vigil, "Batch", body)
+            stage.host.client.invoke_method = invoke  # type: ignore[method-assign]
+        return await invoke(actor_type, actor_id, method, data)
+
+    stage.host.client.invoke_method = meanwhile  # type: ignore[method-assign]
+    await asyncio.sleep(5.5)
+    assert stage.host.client.invoke_method is invoke
+    assert (stage.woken, stage.written()) == (["i"], {"i"})
+    await asyncio.sleep(60)
+    assert (stage.woken, stage.kept()) == (["i", "i"], [])
+
+
+@on_stage
+async def test_one_that_does_not_answer_keeps_nobody_from_the_others(stage: Stage) -> None:
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "SetConfig", dump({"capacity": 1}))
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "Push", dump({"item": "in the way"}))
+    await stage.ask("hangs", "Start", name="calls")
+    invoke = stage.host.client.invoke_method
+
+    async def hanging(actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+        if actor_id == "hangs":
+            await asyncio.sleep(3600)
+        return await invoke(actor_type, actor_id, method, data)
+
+    stage.host.client.invoke_method = hanging  # type: ignore[method-assign]
+    await asyncio.sleep(20)
+    await stage.ask("late", "Start", name="calls")
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "Pop", b"")
+    await asyncio.sleep(60)
+    assert await stage.pushed() == 2
+    assert stage.written() == {"hangs"}
+
+
+def test_those_that_leave_memory_at_once_are_crossed_off_all_the_same() -> None:
+    class Hasty(Stage):
+        def __init__(self) -> None:
+            super().__init__()
+            self.host = SimulatedHost(idle_timeout=0.05)
+
+    async def body(stage: Hasty) -> None:
+        for number in range(PAGE + 20):
+            await stage.ask(f"i-{number}", "Start", name="calls")
+        await asyncio.sleep(120)
+        # Some are sent twice: nobody was there any more who knew that they had been.
+        assert await stage.pushed() >= PAGE + 20
+        assert stage.kept() == []
+
+    staged(Hasty, body)()
+
+
+def test_what_is_known_goes_with_its_host() -> None:
+    known: list[weakref.ref[Vigil]] = []
+
+    async def body(stage: Stage) -> None:
+        await stage.ask("i", "Start", name="quick")
+        known.append(weakref.ref(Vigil.of(stage.host.client)))
+
+    on_stage(body)()
+    gc.collect()
+    assert [vigil() for vigil in known] == [None]
+
+
+@on_stage
+async def test_a_turn_that_runs_when_its_host_stops_is_finished(stage: Stage) -> None:
+    stage.host.faults = Faults(slowest=0.05)
+    asked = asyncio.ensure_future(stage.ask("i", "Start", name="calls"))
+    while not any(address.type == ORCHESTRATION_TYPE for address in stage.host._turns.active()):
+        await asyncio.sleep(0)
+    await stage.host.stop()
+    assert (await asked)["created"]
+    assert stage.written() == {"i"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dapr.actor import Remindable
@@ -155,7 +156,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     def owes_nothing(self) -> bool:
         state = self._in_memory()
-        return not self.work.in_turn and state is not None and state.settled and state.left_to_vigil is None
+        if self.work.in_turn or self._errands.busy or state is None:
+            return False
+        return state.settled and state.left_to_vigil is None
 
     # One turn
 
@@ -179,11 +182,15 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                     # For one that has ended it may be the only thing to save, and is not worth a write.
                     chronicle.keep_listed()
                 changes |= chronicle.changes()
+            for reply, (method, _) in zip(replies, calls, strict=True):
+                if method == "Wake":
+                    # What others have to be told yet, they are told after this turn.
+                    reply["owes_nothing"] = not state.owes
             for key, value in changes.items():
                 turn.put(key, value)
             news = await self._news(turn, chronicle)
             turn.wake_at(self._next_deadline(state))
-            if state.owes:
+            if changes and state.owes:
                 await self._vigil.watch(self)
             await turn.save()
             chronicle.saved()
@@ -262,8 +269,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return {"success": True}
 
     async def _woken(self, turn: Turn, state: _State, data: Any) -> Answer:
-        # Of what it still has to tell, it does so after this turn.
-        return {"success": True, "owes_nothing": not state.owes}
+        return {"success": True}
 
     async def _news(self, turn: Turn, chronicle: Chronicle) -> str | None:
         """What those are told who wait for the end, so that they need not ask."""
@@ -308,14 +314,16 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def _list(self) -> None:
         await Tenants.of(self.host).note(self._tenant)
         state = self._in_memory()
-        if state is None or not state.to_be_listed:
-            return
-        entry = await Listing.of(self.host).note(self._tenant, self._instance_id, lambda: state.chronicle.entry)
-        if state.restored:
-            # At once: should this leave memory before its next write, the index would be told yet again.
-            await confirm(self.host, self.id.id, entry)
-        else:
-            state.chronicle.listed = None if entry is None else entry["status"]
+        # More than once when it has changed back meanwhile, which no turn could see.
+        while state is not None and state is self._in_memory() and state.to_be_listed:
+            entry = await Listing.of(self.host).note(
+                self._tenant, self._instance_id, partial(getattr, state.chronicle, "entry")
+            )
+            if state.restored:
+                # At once: should this leave memory before its next write, the index would be told yet again.
+                await confirm(self.host, self.id.id, entry)
+            else:
+                state.chronicle.listed = None if entry is None else entry["status"]
 
     def _in_memory(self) -> _State | None:
         state: _State | None = self.work.derived.get("state")

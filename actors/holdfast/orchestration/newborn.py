@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 # So many starts make it worth it to think of those that will follow, and so many are thought of then, at most.
 _FEW, _MANY = 8, 64
+# In seconds.
+_OF_LATE = 5.0
+_BEFORE_A_REPEAT = 0.3
 
 
 class Newborn:
@@ -38,10 +41,12 @@ class Newborn:
 
     def __init__(self, vigil: Vigil) -> None:
         self._vigil = vigil
-        self._addresses: set[str] = set()
-        #: Of each tenant: ids that are ready, and how many were wanted since some were last made.
+        #: And when each was made up.
+        self._addresses: dict[str, float] = {}
+        #: Of each tenant: ids that are ready, and how many were wanted of late.
         self._ready: dict[str, deque[str]] = {}
         self._wanted: Counter[str] = Counter()
+        self._counted_from = 0.0
         self._making: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
@@ -56,14 +61,18 @@ class Newborn:
         """A new id, around the call that starts its instance. Nobody can guess it, or has heard of it before."""
         instance_id = self._next(tenant)
         address = qualify(tenant, instance_id)
-        self._addresses.add(address)
+        self._addresses[address] = asyncio.get_running_loop().time()
         try:
             yield instance_id
         finally:
             # It may have been started in another process.
-            self._addresses.discard(address)
+            self._addresses.pop(address, None)
 
     def _next(self, tenant: str) -> str:
+        now = asyncio.get_running_loop().time()
+        if now - self._counted_from > _OF_LATE:
+            self._counted_from = now
+            self._wanted.clear()
         self._wanted[tenant] += 1
         ready = self._ready.get(tenant, ())
         while ready:
@@ -88,8 +97,9 @@ class Newborn:
             del self._making[tenant]
 
     def claim(self, address: str) -> bool:
-        """Whether it is one of these; once. Whoever asks again has to look: it may have been saved meanwhile."""
-        if address not in self._addresses:
-            return False
-        self._addresses.discard(address)
-        return True
+        """Whether it is one of these; once. Whoever asks again has to look: it may have been saved meanwhile.
+
+        Here, or elsewhere: daprd (1.18.2) makes a call that a change of placement broke off again after a second.
+        """
+        made_up_at = self._addresses.pop(address, None)
+        return made_up_at is not None and asyncio.get_running_loop().time() - made_up_at < _BEFORE_A_REPEAT

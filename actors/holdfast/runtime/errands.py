@@ -26,11 +26,15 @@ class Errands:
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
+        self._again: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running)
 
     def start(self, name: str, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if name in self._running:
-            self._again.add(name)  # the one that runs may have looked too early to see what this one is for
+            self._again[name] = errand  # the one that runs may have looked too early to see what this one is for
         else:
             # A context of its own: it must not count as a part of the turn that started it.
             task = asyncio.get_running_loop().create_task(self._run(name, errand), context=contextvars.Context())
@@ -46,14 +50,13 @@ class Errands:
     async def _run(self, name: str, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await errand()
-            while name in self._again:
-                self._again.discard(name)
-                await errand()
+            while following := self._again.pop(name, None):
+                await following()
         except HoldfastError as error:
             log.warning("%s of %s: %s", name, self._owner, error)
         except Exception:
             # Nobody awaits an errand, so its fault is told here or nowhere.
             log.exception("%s of %s", name, self._owner)
         finally:
-            self._again.discard(name)
+            self._again.pop(name, None)
             del self._running[name]

@@ -64,8 +64,9 @@ class Gatherer:
         self._riders: dict[str, _Call] = {}
         #: Set when something comes for an actor that waits for it, or is no longer to be expected.
         self._come: dict[str, asyncio.Future[None]] = {}
-        #: How much is under way in this process that ends in a call to an actor.
+        #: How much is under way in this process that ends in a call to an actor, and how long one waits for it.
         self._expected: Counter[str] = Counter()
+        self._expected_until: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -95,14 +96,15 @@ class Gatherer:
 
     @contextmanager
     def expecting(self, actor_id: str) -> Iterator[None]:
-        """Around work that will end in a call to this actor: a visit to it stays for that, as long as it may."""
+        """Around work that will end in a call to this actor: a visit to it stays for that, if it does not take long."""
         self._expected[actor_id] += 1
+        self._expected_until[actor_id] = asyncio.get_running_loop().time() + LONGEST_VISIT
         try:
             yield
         finally:
             self._expected[actor_id] -= 1
             if not self._expected[actor_id]:
-                del self._expected[actor_id]
+                del self._expected[actor_id], self._expected_until[actor_id]
                 self._rouse(actor_id)
 
     def ride(self, actor_id: str, method: str, data: bytes) -> asyncio.Future[dict[str, Any]]:
@@ -148,7 +150,8 @@ class Gatherer:
             if not visit.heard:
                 visit.hear(load(answer))
         except asyncio.CancelledError:
-            if not visit.broken_off:
+            task = asyncio.current_task()
+            if not visit.broken_off or (task is not None and task.cancelling()):
                 raise
         except Exception as error:
             # Each caller hears of it, and is the one to answer for it.
@@ -218,7 +221,7 @@ class _Visit:
         self._gatherer._waiting[self._actor_id].extendleft(reversed(self._calls))
         self._calls = []
 
-    async def more(self, until: float, patience: float) -> list[_Call]:
+    async def more(self, until: float, patience: float, holds: Callable[[], bool]) -> list[_Call]:
         """What has come for the actor meanwhile, or comes in time."""
         loop = asyncio.get_running_loop()
         gatherer, actor_id = self._gatherer, self._actor_id
@@ -227,11 +230,12 @@ class _Visit:
             if calls := gatherer._take(actor_id):
                 self._calls = calls
                 return calls
-            stays_until = until if actor_id in gatherer._expected else patient_until
-            if loop.time() >= stays_until:
+            stays_until = max(patient_until, min(until, gatherer._expected_until.get(actor_id, 0.0)))
+            if loop.time() >= stays_until or not holds():
                 break
             come = gatherer._come[actor_id] = loop.create_future()
-            over = loop.call_at(stays_until, _rouse, come)
+            # Now and then it is seen whether the actor is still here.
+            over = loop.call_at(min(stays_until, loop.time() + PATIENCE), _rouse, come)
             try:
                 await come
             finally:
@@ -280,7 +284,7 @@ async def attend(
         return first
     # As one that came over the wire: no answer is whoever gave it's any more.
     visit.hear(load(dump(first)))
-    while client.holds() and (more := await visit.more(until, patience)):
+    while client.holds() and (more := await visit.more(until, patience, client.holds)):
         if not client.holds():
             visit.decline()
             break

@@ -81,6 +81,8 @@ class InProcessHost:
 
     async def register(self, actor_class: type[Actor]) -> None:
         await register(self._runtime, actor_class, self.client)
+        if getattr(actor_class, "serves_turns", False):
+            self._turns.serving.add(actor_class.__name__)
 
     async def start(self) -> None:
         await self._storage.open()

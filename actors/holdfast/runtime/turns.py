@@ -93,6 +93,8 @@ class Turns:
         self._awaited: dict[asyncio.Future[Any], tuple[float, ActorAddress]] = {}
         self._patience: asyncio.TimerHandle | None = None
         self._stopping = False
+        #: The types of actors without which turns of others cannot end.
+        self.serving: set[str] = set()
 
     def active(self) -> list[ActorAddress]:
         return list(self._mailboxes)
@@ -106,7 +108,7 @@ class Turns:
         callers = [link.address for link in _chain.get() if not link.ended]
         if address in callers:
             raise ReentrantCall(f"{address.type} {address.id} would wait for its own turn: reentrancy is off.")
-        if self._stopping and not callers:
+        if self._stopping and not callers and address.type not in self.serving:
             raise HostStopping
         mailbox = self._mailboxes.get(address)
         if mailbox is None:

@@ -11,7 +11,7 @@ import weakref
 from datetime import timedelta
 from math import ceil
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from dapr.actor import Actor
 from dapr.actor.runtime.failure_policy import ActorReminderFailurePolicy
@@ -43,6 +43,9 @@ class DurableActor(Actor):
     A class that wants to be woken also lists the SDK's ``Remindable`` among its own bases (the SDK looks only
     there) and overrides :meth:`on_wake`.
     """
+
+    #: Whether turns of other actors cannot end without this one: it is still called when its host is stopping.
+    serves_turns: ClassVar[bool] = False
 
     def __init__(self, ctx: ActorRuntimeContext, actor_id: ActorId) -> None:
         check_actor_id(actor_id.id)

@@ -73,7 +73,8 @@ class _Underway:
     slots: _Slots
     running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
     contexts: dict[Job, ActivityContext] = field(default_factory=dict)
-    #: When the lock has to be seen to.
+    #: When it was taken, and when the lock has to be seen to.
+    began: float = 0.0
     alarm: asyncio.TimerHandle | None = None
     #: Those that somebody else has by now.
     lost: set[Job] = field(default_factory=set)
@@ -149,12 +150,12 @@ class Worker:
             task = asyncio.create_task(self._work(underway, job), context=contextvars.Context())
             underway.running[job] = task
         # Most are over long before their lock has to be seen to.
-        lasts = self._queues[batch.queue] / 3
-        underway.alarm = asyncio.get_running_loop().call_later(lasts, self._attend, underway, lasts)
+        loop = asyncio.get_running_loop()
+        underway.began = loop.time()
+        underway.alarm = loop.call_later(self._queues[batch.queue] / 3, self._attend, underway)
 
-    def _attend(self, underway: _Underway, since: float) -> None:
-        """``since`` so many seconds it has been under way."""
-        self._beside(self._keep(underway, since))
+    def _attend(self, underway: _Underway) -> None:
+        self._beside(self._keep(underway))
         self._beside(self._watch(underway))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
@@ -171,11 +172,11 @@ class Worker:
             # Their lock runs out, and they come again.
             log.warning("%s: %s", what, error)
 
-    async def _keep(self, underway: _Underway, since: float) -> None:
+    async def _keep(self, underway: _Underway) -> None:
         """Extends the lock while anything of the batch runs."""
         lasts = self._queues[underway.batch.queue]
         clock = asyncio.get_running_loop().time
-        began, granted = clock() - since, lasts
+        began, granted = underway.began, lasts
         pause = 0.0
         while await _runs_on(underway, pause):
             pause = lasts / 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -18,14 +19,14 @@ from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER, Neighbours
 from holdfast.runtime.dapr.reminders import ReminderRpc
 from holdfast.runtime.dapr.repeats import CALL_ID_HEADER
 from holdfast.runtime.dapr.timers import mark
-from holdfast.runtime.nearby import PROCESS
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _MOST_AT_ONCE = 32
-# Of the calls that this process makes.
+# Nobody else can give a call the name of one that this process makes.
+_SECRET = secrets.token_hex(16)
 _numbers = itertools.count()
 
 
@@ -71,7 +72,7 @@ class DaprHostClient(HostClient):
     async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
         path = f"{_path(actor_type, actor_id)}/method/{_segment(method, 'method')}"
         answer = await self._ask(
-            actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: f"{PROCESS}-{next(_numbers)}"}
+            actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: f"{_SECRET}-{next(_numbers)}"}
         )
         if actor_type in self.hosted:
             self.neighbours.answered(actor_type, answer.headers.get(SIGNATURE_HEADER))

@@ -74,6 +74,8 @@ class DaprHost:
         self._tenure = Tenure(self._client.http, lost=self._begin_anew, doubtful=self._forget_idle)
         self._client.is_certain = self._tenure.is_certain_now
         self.stopping = False
+        #: The types of actors without which turns of others cannot end.
+        self._serving: set[str] = set()
         #: Somebody called as the sidecar would, without its token.
         self.refused_sidecar = False
         self.sidecar_app: ASGIApp = Callbacks(app, self, app_token or os.environ.get("APP_API_TOKEN"))
@@ -94,6 +96,8 @@ class DaprHost:
 
     async def register(self, actor_class: type[Actor]) -> None:
         await register(self._runtime, actor_class, self._client)
+        if getattr(actor_class, "serves_turns", False):
+            self._serving.add(actor_class.__name__)
         # The SDK itself looks for the names in its own registry only.
         self._config.update_entities(list(self._managers))
         self._client.hosted.update(self._managers)
@@ -168,7 +172,7 @@ class DaprHost:
         return True
 
     async def _turn(self, address: ActorAddress, action: Callable[[], Awaitable[Any]]) -> Any:
-        if self.stopping:
+        if self.stopping and address.type not in self._serving:
             raise HostStopping
         if address.type not in self._managers:
             raise NotFound(f"This app has no actors of type {address.type}.")
