@@ -14,7 +14,7 @@ from holdfast.errors import SaveFailed
 from holdfast.gateway.server import OWN_ACTORS
 from holdfast.orchestration.actor import orchestration_actor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
-from holdfast.orchestration.vigil import PAGE, VIGIL_TYPE, Vigil
+from holdfast.orchestration.vigil import LOOK_SECONDS, PAGE, VIGIL_TYPE, Vigil
 from holdfast.pushpop.interface import ACTOR_TYPE as QUEUE_TYPE
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost
@@ -186,7 +186,7 @@ async def test_one_that_cannot_send_is_asked_until_it_could(stage: Stage) -> Non
 @on_stage
 async def test_one_that_left_memory_is_not_brought_back_for_it(stage: Stage) -> None:
     await stage.ask("i", "Start", name="quick")
-    await asyncio.sleep(2)
+    await asyncio.sleep(LOOK_SECONDS / 2)
     [actor] = stage.host._runtime._actor_managers[ORCHESTRATION_TYPE]._active_actors.values()
     assert actor.cool()  # type: ignore[attr-defined]
     assert stage.written() == {"i"}
@@ -232,7 +232,7 @@ async def test_what_an_instance_of_another_process_comes_to_owe_is_not_crossed_o
         return await invoke(actor_type, actor_id, method, data)
 
     stage.host.client.invoke_method = meanwhile  # type: ignore[method-assign]
-    await asyncio.sleep(5.5)
+    await asyncio.sleep(LOOK_SECONDS + 0.5)
     assert stage.host.client.invoke_method is invoke
     assert (stage.woken, stage.written()) == (["i"], {"i"})
     await asyncio.sleep(60)

@@ -70,7 +70,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
 )
 
 # After how many new objects garbage is looked for, and how many such looks come before one at older ones.
-_COLLECTION = (20_000, 20, 50)
+_COLLECTION = (3_000, 10, 10)
 
 # The first segment of what daprd itself calls on the app.
 _SIDECAR_ROOTS = ("dapr", "actors")

@@ -3,7 +3,7 @@
 What an instance owes (its outbox, its line in the index) is told within moments of being saved, unless its process
 dies. A reminder of its own would cost each instance a consensus write in Dapr's scheduler, and later a call, nearly
 always for nothing. So the instances of a process are written down together, before they save, in an actor that lives
-in the process: its one reminder looks after those that still owe something seconds later, wherever it is by then.
+in the process: its one reminder looks after those that still owe something a little later, wherever it is by then.
 
 Writing one down rewrites one page, whatever their number. A look goes through all that are written down: those that
 came since the last, and those that still owed something then.
@@ -23,7 +23,6 @@ from dapr.actor import ActorInterface, Remindable
 
 from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.identity import check_actor_id
-from holdfast.orchestration.chronicle import RESEND_SECONDS
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.pushpop.requests import Request
 from holdfast.runtime.gather import Gatherer, attend
@@ -41,8 +40,11 @@ log = logging.getLogger(__name__)
 
 VIGIL_TYPE = "VigilActor"
 PAGE = 100
+# Between two looks: instances that wait for something leave memory only when they were seen to.
+LOOK_SECONDS = 2.0
+_ANSWER_SECONDS = 5.0
 _PAGES = "pages"
-_ASKED_AT_ONCE = 16
+_ASKED_AT_ONCE = 200
 # How long an actor that was not found nearby is put up with.
 _SEARCH_SECONDS = 10.0
 
@@ -182,7 +184,7 @@ class Vigil:
 
     async def _ask(self, actor_id: str, address: str, before: int) -> None:
         try:
-            async with self._room, asyncio.timeout(RESEND_SECONDS):
+            async with self._room, asyncio.timeout(_ANSWER_SECONDS):
                 number = self._number(address)
                 answer = await self._instances.call(address, "Wake")
             if answer.get("owes_nothing"):
@@ -296,7 +298,7 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
             first = following
             following = self._append(turn, first, following, owing)
             self._open = following
-            self._put(turn, first, following, self.now() + RESEND_SECONDS if owing else None)
+            self._put(turn, first, following, self.now() + LOOK_SECONDS if owing else None)
             await turn.save()
             turn.evict(*pages)
         vigil.ask(self.id.id, owing, following)
@@ -330,7 +332,7 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
             self._open = following
         following = self._append(turn, max(first, self._open), following, addresses)
         turn.evict(*(_key(number) for number in range(first, following - 1)))
-        self._put(turn, first, following, self.now() + RESEND_SECONDS if look_at is None else look_at)
+        self._put(turn, first, following, self.now() + LOOK_SECONDS if look_at is None else look_at)
 
     async def _cross_off(self, turn: Turn, paid: Sequence[PaidRequest]) -> None:
         if not paid:
