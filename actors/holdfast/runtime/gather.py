@@ -12,7 +12,7 @@ import secrets
 import weakref
 from collections import Counter, deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import orjson
 
@@ -143,15 +143,13 @@ class Gatherer:
         _visits[visit.name] = visit
         try:
             body = {"calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls]}
-            visit.call = asyncio.ensure_future(
-                self._client.invoke_method(self._actor_type, actor_id, "Batch", dump(body | {"visit": visit.name}))
+            answer = await self._client.invoke_method(
+                self._actor_type, actor_id, "Batch", dump(body | {"visit": visit.name})
             )
-            answer = await visit.call
             if not visit.heard:
                 visit.hear(load(answer))
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not visit.broken_off or (task is not None and task.cancelling()):
+            if not visit.broken_off or visit.caller.uncancel():
                 raise
         except Exception as error:
             # Each caller hears of it, and is the one to answer for it.
@@ -185,7 +183,7 @@ class _Visit:
         self.name = f"{_SECRET}-{next(_numbers)}"
         self.heard = False
         self.broken_off = False
-        self.call: asyncio.Future[bytes] | None = None
+        self.caller = cast("asyncio.Task[None]", asyncio.current_task())
         self._gatherer = gatherer
         self._actor_id = actor_id
         self._calls = calls
@@ -212,9 +210,9 @@ class _Visit:
 
     def break_off(self) -> None:
         """The actor was taken away. daprd (1.18.2) makes a call again that this broke off, though it was answered."""
-        if self.heard and self.call is not None:
+        if self.heard and self.name in _visits:
             self.broken_off = True
-            self.call.cancel()
+            self.caller.cancel()
 
     def decline(self) -> None:
         """What was taken last goes the way of all calls."""
