@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dapr.actor import Remindable
@@ -314,11 +313,11 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def _list(self) -> None:
         await Tenants.of(self.host).note(self._tenant)
         state = self._in_memory()
+        if state is None:
+            return
         # More than once when it has changed back meanwhile, which no turn could see.
-        while state is not None and state is self._in_memory() and state.to_be_listed:
-            entry = await Listing.of(self.host).note(
-                self._tenant, self._instance_id, partial(getattr, state.chronicle, "entry")
-            )
+        while state is self._in_memory() and state.to_be_listed:
+            entry = await Listing.of(self.host).note(self._tenant, self._instance_id, lambda: state.chronicle.entry)
             if state.restored:
                 # At once: should this leave memory before its next write, the index would be told yet again.
                 await confirm(self.host, self.id.id, entry)

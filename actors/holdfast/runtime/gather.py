@@ -210,7 +210,7 @@ class _Visit:
 
     def break_off(self) -> None:
         """The actor was taken away. daprd (1.18.2) makes a call again that this broke off, though it was answered."""
-        if self.heard and self.name in _visits:
+        if self.name in _visits:
             self.broken_off = True
             self.caller.cancel()
 
