@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.errors import InvalidRequest, Unavailable
-from holdfast.runtime.embedded.sqlite import SqliteStorage
+from holdfast.runtime.embedded import pace
+from holdfast.runtime.embedded.sqlite import SqliteStorage, _transact
 from holdfast.runtime.storage import Write
 
 if TYPE_CHECKING:
@@ -109,3 +112,142 @@ def test_what_has_expired_leaves_the_file_a_bounded_number_at_a_time(tmp_path: P
         assert set(await storage.load(["lives", "stays"])) == {"lives", "stays"}
 
     on_a_file(path, saves)
+
+
+@pytest.fixture
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saves that come one by one are committed where they are asked for, whatever the disk of this machine."""
+    monkeypatch.setattr(pace, "SHORT", float("inf"))
+    monkeypatch.setattr(pace, "LONG", float("inf"))
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_saves_one_by_one_wait_for_no_thread_and_are_there_for_others(tmp_path: Path) -> None:
+    async def body(storage: SqliteStorage) -> None:
+        for number in range(pace.LOOK + pace.HERE):
+            if number >= pace.LOOK:
+                # Done as soon as it is asked for, but for letting others run.
+                saving = storage.save([*write(f"k{number}"), *write(f"l{number}")])
+                assert saving.send(None) is None
+                with pytest.raises(StopIteration):
+                    saving.send(None)
+            else:
+                await storage.save(write(f"k{number}"))
+        keys = [f"k{number}" for number in range(pace.LOOK + pace.HERE)]
+        assert len(await storage.load(keys)) == len(keys)
+
+    on_a_file(tmp_path / "state.db", body)
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM state").fetchone() == (pace.LOOK + 2 * pace.HERE,)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_what_cannot_be_committed_at_once_waits_for_the_writer(tmp_path: Path) -> None:
+    async def body(storage: SqliteStorage) -> None:
+        for number in range(pace.LOOK + 1):
+            await storage.save(write(f"k{number}"))
+        with contextlib.closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            saving = asyncio.create_task(storage.save(write("held up")))
+            await asyncio.sleep(0)
+            assert await storage.load(["held up"]) == {}
+            other.execute("COMMIT")
+            await saving
+        with pytest.raises(InvalidRequest):
+            await storage.save([*write("first"), *write("second", TOO_LONG)])
+        assert await storage.load(["held up", "first"]) == {"held up": b"1"}
+
+    on_a_file(tmp_path / "state.db", body)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_the_log_is_emptied_though_nearly_all_are_committed_at_once(tmp_path: Path) -> None:
+    async def body(storage: SqliteStorage) -> None:
+        largest = 0
+        for number in range(3000):
+            # Other bytes each time: pages that stay as they are are not written.
+            await storage.save([Write("key", b'"%b"' % (b"%05d" % number * 1000), None)])
+            largest = max(largest, (tmp_path / "state.db-wal").stat().st_size)
+        # A thousand pages, when SQLite empties it, and what may come before that is seen.
+        assert 0 < largest < (1000 + 8 * pace.HERE) * 4200
+
+    on_a_file(tmp_path / "state.db", body)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_many_at_once_are_the_writers_also_where_saves_came_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here: list[Any] = []
+    commit_here = SqliteStorage._commit_here
+    monkeypatch.setattr(SqliteStorage, "_commit_here", lambda *given: here.append(given) or commit_here(*given))
+
+    async def body(storage: SqliteStorage) -> None:
+        for number in range(pace.LOOK + 1):
+            await storage.save(write(f"k{number}"))
+        assert len(here) == 1
+        await asyncio.gather(*(storage.save(write(f"many{number}")) for number in range(200)))
+        assert len(here) == 2
+        # So are those that come one by one for a while, until that is seen.
+        await storage.save(write("after"))
+        assert len(here) == 2
+        for number in range(2 * pace.LOOK):
+            await storage.save(write(f"l{number}"))
+        assert len(here) > 2
+
+    on_a_file(tmp_path / "state.db", body)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_what_is_saved_later_comes_later_though_the_earlier_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    commit = SqliteStorage._commit
+
+    def held_up(storage: SqliteStorage, connection: Any, batch: Any) -> Any:
+        if "early" in str(batch):
+            assert gate.wait(60)
+        return commit(storage, connection, batch)
+
+    monkeypatch.setattr(SqliteStorage, "_commit", held_up)
+
+    async def body(storage: SqliteStorage) -> None:
+        for number in range(pace.LOOK + 1):
+            await storage.save(write(f"k{number}"))
+        early = asyncio.create_task(storage.save([Write("key", b'"early%b"' % (b"x" * 100_000), None)]))
+        await asyncio.sleep(0)
+        early.cancel()
+        await asyncio.gather(early, return_exceptions=True)
+        late = asyncio.create_task(storage.save([Write("key", b'"late"', None)]))
+        await asyncio.sleep(0)
+        gate.set()
+        await late
+        # What the writer still had is saved by then, too.
+        await asyncio.gather(*(storage.save(write(f"l{number}")) for number in range(3)))
+        assert await storage.load(["key"]) == {"key": b'"late"'}
+
+    on_a_file(tmp_path / "state.db", body)
+
+
+def test_nothing_goes_with_a_transaction_that_was_broken_off(tmp_path: Path) -> None:
+    class Interrupting:
+        def __conform__(self, protocol: Any) -> str:
+            raise KeyboardInterrupt
+
+    def deletion(key: Any) -> tuple[str, tuple[Any, ...]]:
+        return "DELETE FROM state WHERE key = ?", (key,)
+
+    async def body(storage: SqliteStorage) -> None:
+        await storage.save(write("key"))
+        connection = storage._nearby
+        assert connection is not None
+        with pytest.raises(KeyboardInterrupt):
+            _transact(connection, [deletion("key"), deletion(Interrupting())])
+        assert await storage.load(["key"]) == {"key": b"1"}
+        assert not connection.in_transaction
+        connection.execute("BEGIN IMMEDIATE")  # as if even the end of one had been broken off
+        _transact(connection, [deletion("key")])
+        assert await storage.load(["key"]) == {}
+
+    on_a_file(tmp_path / "state.db", body)

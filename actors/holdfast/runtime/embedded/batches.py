@@ -33,6 +33,8 @@ class BatchThread(Generic[Request, Answer]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected: asyncio.Future[None] | None = None
+        #: How many it has taken, and not answered yet: also those whose callers have gone away.
+        self.unanswered = 0
 
     async def start(self) -> None:
         """Raises what ``connect`` raised."""
@@ -49,6 +51,7 @@ class BatchThread(Generic[Request, Answer]):
 
     async def submit(self, request: Request) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.unanswered += 1
         self._waiting.put((request, future))
         return await future
 
@@ -72,9 +75,13 @@ class BatchThread(Generic[Request, Answer]):
                 except Exception as error:
                     # A fault in one batch must reach its callers and leave the thread to the next.
                     answers = [error] * len(batch)
-                loop.call_soon_threadsafe(_settle, list(zip(futures, answers, strict=True)))
+                loop.call_soon_threadsafe(self._answer, list(zip(futures, answers, strict=True)))
         finally:
             connection.close()
+
+    def _answer(self, outcomes: Sequence[tuple[asyncio.Future[Answer], Answer | Exception]]) -> None:
+        self.unanswered -= len(outcomes)
+        _settle(outcomes)
 
     def _take(self) -> list[tuple[Request, asyncio.Future[Answer]]]:
         """What waits, at least one; empty when it is time to end."""

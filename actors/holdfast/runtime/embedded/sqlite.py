@@ -1,11 +1,13 @@
 """One SQLite file in the layout of Dapr's ``state.sqlite``, so that one reader serves both.
 
 One thread writes: the saves that gathered while the last commit went to the disk become the next transaction, so a
-burst of turns costs one ``fsync``. One thread reads, and is never kept waiting by the writer (WAL).
+burst of turns costs one ``fsync``. Where saves come one by one, and the disk is quick, they are committed where they
+are asked for (``pace.py``). One thread reads, and is never kept waiting by the writer (WAL).
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
 import sqlite3
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBroken, Unavailable
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.embedded.batches import BatchThread
+from holdfast.runtime.embedded.pace import Pace
 from holdfast.runtime.storage import Reminder, Write
 
 if TYPE_CHECKING:
@@ -76,6 +79,10 @@ _KEYS_AT_ONCE = 500
 # Bounds what a commit has to do beside its own.
 _EXPIRED_AT_ONCE = 500
 _CLEANING_INTERVAL = 3600.0
+# What is larger is always the writer's: it takes longer, and fills the log that only the writer empties.
+_SMALL = 64 * 1024
+
+_WRITING = ("PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=67108864")
 
 _Statement = tuple[str, "Sequence[Any]"]
 _Query = tuple[str, "Sequence[Any]"]
@@ -92,6 +99,11 @@ class SqliteStorage:
         self._saves = itertools.count()
         self._clean_at = 0.0
         self._writer: BatchThread[list[_Statement], None] | None = None
+        #: For what the writer is not woken for: a connection of the event loop's own thread.
+        self._nearby: sqlite3.Connection | None = None
+        self._pace = Pace()
+        #: Whether one was just committed there, and others have not run since.
+        self._just_committed = False
         self._reader: BatchThread[_Query, list[Any]] | None = None
 
     async def open(self) -> None:
@@ -100,7 +112,9 @@ class SqliteStorage:
         await writer.start()
         try:
             await reader.start()
+            self._nearby = self._connect_nearby()
         except BaseException:
+            await reader.stop()
             await writer.stop()
             raise
         self._writer, self._reader = writer, reader
@@ -109,6 +123,9 @@ class SqliteStorage:
         threads = (self._reader, self._writer)
         # First: what is asked for meanwhile must be refused, not wait for a thread that ends before its turn.
         self._reader = self._writer = None
+        if self._nearby is not None:
+            self._nearby.close()
+            self._nearby = None
         for thread in threads:
             if thread:
                 await thread.stop()
@@ -134,7 +151,8 @@ class SqliteStorage:
                 if write.value is None
                 else (_UPSERT, (write.key, write.value.decode(), etag, write.ttl_seconds, write.ttl_seconds))
                 for write in writes
-            ]
+            ],
+            sum(len(write.value) for write in writes if write.value is not None),
         )
 
     async def put_reminder(self, reminder: Reminder) -> None:
@@ -202,10 +220,22 @@ class SqliteStorage:
         )
         return [_reminder(row) for row in rows]
 
-    async def _execute(self, statements: list[_Statement]) -> None:
+    async def _execute(self, statements: list[_Statement], size: int = 0) -> None:
         if self._writer is None:
             raise Unavailable("The storage is closed.")
+        # Never past what the writer has: what is saved later comes later.
+        met = self._just_committed or self._writer.unanswered > 0
+        if not met and size <= _SMALL and self._pace.stays() and self._commit_here(statements):
+            # Whoever saves lets others run. Those of them that save have come together with this one.
+            self._just_committed = True
+            try:
+                await asyncio.sleep(0)
+            finally:
+                self._just_committed = False
+            return
+        began = time.perf_counter()
         await self._writer.submit(statements)
+        self._pace.handed_over(time.perf_counter() - began, met=met)
 
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         if self._reader is None:
@@ -213,11 +243,15 @@ class SqliteStorage:
         return await self._reader.submit((sql, parameters))
 
     def _connect_writer(self) -> sqlite3.Connection:
+        return self._connect("PRAGMA journal_mode=WAL", *_WRITING, schema=True)
+
+    def _connect_nearby(self) -> sqlite3.Connection:
         return self._connect(
-            "PRAGMA journal_mode=WAL",
-            "PRAGMA synchronous=FULL",
-            "PRAGMA journal_size_limit=67108864",
-            schema=True,
+            *_WRITING,
+            # What takes longer is the writer's: to wait for others that write, and to empty the log.
+            "PRAGMA busy_timeout=0",
+            "PRAGMA wal_autocheckpoint=0",
+            schema=False,
         )
 
     def _connect_reader(self) -> sqlite3.Connection:
@@ -235,33 +269,36 @@ class SqliteStorage:
         return connection
 
     def _commit(self, connection: sqlite3.Connection, batch: Sequence[list[_Statement]]) -> Sequence[Exception | None]:
+        statements = [statement for save in batch for statement in save]
+        now = time.monotonic()
+        cleaning = now >= self._clean_at
+        if cleaning:
+            # What has expired goes in a transaction there is anyway.
+            statements.append((_DELETE_EXPIRED, (_EXPIRED_AT_ONCE,)))
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            for statements in batch:
-                for sql, parameters in statements:
-                    connection.execute(sql, parameters)
-            self._clean(connection)
-            connection.execute("COMMIT")
+            changed = _transact(connection, statements)
+            if cleaning and changed < _EXPIRED_AT_ONCE:
+                self._clean_at = now + _CLEANING_INTERVAL
         except Exception as error:
-            # Also what is not SQLite's own, such as an integer past 64 bits: a transaction left open would take all
-            # that follow with it.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
             if len(batch) == 1 or _concerns_the_file(error):
                 return [self._explain(error, SaveFailed) for _ in batch]
         else:
             return [None] * len(batch)
         # One of them cannot be saved; which one shows when each is on its own.
-        return [answer for statements in batch for answer in self._commit(connection, [statements])]
+        return [answer for save in batch for answer in self._commit(connection, [save])]
 
-    def _clean(self, connection: sqlite3.Connection) -> None:
-        """Deletes what has expired, as a part of a transaction there is anyway."""
-        now = time.monotonic()
-        if now < self._clean_at:
-            return
-        deleted = connection.execute(_DELETE_EXPIRED, (_EXPIRED_AT_ONCE,)).rowcount
-        if deleted < _EXPIRED_AT_ONCE:
-            self._clean_at = now + _CLEANING_INTERVAL
+    def _commit_here(self, statements: list[_Statement]) -> bool:
+        """Whether that could be done at once."""
+        assert self._nearby is not None
+        began = time.perf_counter()
+        try:
+            _transact(self._nearby, statements)
+        except Exception:
+            # It goes the way of all others, and fails there if it has to.
+            self._pace.failed()
+            return False
+        self._pace.stayed(time.perf_counter() - began)
+        return True
 
     def _answer(self, connection: sqlite3.Connection, batch: Sequence[_Query]) -> Sequence[list[Any] | Exception]:
         answers: list[list[Any] | Exception] = []
@@ -282,6 +319,29 @@ class SqliteStorage:
         if primary in (None, sqlite3.SQLITE_TOOBIG):
             return InvalidRequest(f"The storage cannot hold this: {error}.")
         return kind(f"The data file {self._path} did not take this: {error}. Try again.")
+
+
+def _transact(connection: sqlite3.Connection, statements: Sequence[_Statement]) -> int:
+    """Answers how many rows the last one changed."""
+    if connection.in_transaction:
+        # Of one that was broken off, and that nobody was told was saved: what came now would end with it.
+        connection.execute("ROLLBACK")
+    if len(statements) == 1:
+        # A transaction by itself: the interpreter's lock is given up and taken back once, not three times.
+        return connection.execute(*statements[0]).rowcount
+    changed = 0
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for sql, parameters in statements:
+            changed = connection.execute(sql, parameters).rowcount
+        connection.execute("COMMIT")
+    except BaseException:
+        # Also for what is not SQLite's own, such as an integer past 64 bits, or Ctrl-C: a transaction left open would
+        # take all that follow with it.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return changed
 
 
 def _primary_code(error: Exception) -> int | None:
