@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 from pydantic import BaseModel
@@ -11,6 +12,9 @@ from holdfast import App, Context
 from holdfast.errors import NonRetryable
 
 app = App()
+log = logging.getLogger(__name__)
+
+BEGUN = "an activity has begun that lasts"
 
 
 class Order(BaseModel):
@@ -35,11 +39,13 @@ def refuse(reason: str) -> None:
 
 @app.activity
 def block(seconds: float) -> None:
+    log.warning(BEGUN)
     time.sleep(seconds)
 
 
 @app.activity
 async def linger() -> None:
+    log.warning(BEGUN)
     await asyncio.sleep(3600)
 
 
