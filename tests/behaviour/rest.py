@@ -237,9 +237,10 @@ class Queue:
         return taken
 
     async def stored(self) -> dict[str, Any]:
-        """What lies in the store's own table under this queue, past the server."""
+        """What lies in the store's own table under this queue, past the server; and its segments in the metadata."""
         stored: dict[str, Any] = await self.server.stack.stored("PushPopActor", self.actor_id)
-        return stored
+        inline = stored.get("metadata", {}).get("_segments", {})
+        return stored | {key: {"items": items} for key, items in inline.items()}
 
     async def locked_in_store(self) -> bool:
         """Whether the table shows a lock: looking there disturbs nobody."""

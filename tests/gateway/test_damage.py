@@ -53,9 +53,11 @@ async def damaged(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dam
     async with server:
         async with Client(server.url) as client:
             for queue in QUEUES:
-                await client.queue(queue).push_many([{"n": 1}, {"n": 2}])
+                # As long as it takes for a segment to lie by itself.
+                await client.queue(queue).push_many([{"n": number, "text": "x" * 3000} for number in (1, 2)])
             for instance_id in ("good", "no-history", "not-json"):
-                order = workflows.Order(number=1, lines=["a"])
+                # As long as it takes for a part of the history to lie by itself.
+                order = workflows.Order(number=1, lines=["a" * 20_000])
                 run = await client.start(workflows.checkout, order, instance_id=instance_id)
                 await run.result(timeout=30)
         await server.kill()

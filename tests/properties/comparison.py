@@ -263,7 +263,7 @@ class _Pair:
             for entry in parcel.entries
         ] == [(sent.item.id, sent.target, sent.origin and sent.origin["reason"]) for sent in model.outbox]
         if not contents.garbage:
-            left = set(self.real.store) - contents.keys
+            left = (contents.inline | set(self.real.store)) - contents.keys
             assert not left, f"values are left that nothing needs: {left}"
 
     def _catch_up(self, now: float) -> None:

@@ -64,7 +64,7 @@ class Inspection:
             while garbage := watched.contents.garbage:
                 await asyncio.sleep(LATEST + SLACK)
                 assert watched.contents.garbage < garbage, f"{name} was purged and is not swept"
-            left_over = self._journal.keys(name) - watched.contents.keys
+            left_over = (watched.contents.inline | self._journal.keys(name)) - watched.contents.keys
             assert not left_over, f"{name} leaves {left_over} behind"
 
     async def _what_waits_can_be_popped(self) -> None:

@@ -23,6 +23,7 @@ from holdfast.runtime.simulated import Faults, MemoryStorage, SimulatedHost, Vir
 from holdfast.worker.beside import BesideServer
 from holdfast.worker.worker import Worker
 from properties.seeds import told
+from properties.sizes import small_instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +132,7 @@ class Ordered:
 def simulate_instances(seed: int, instances: int) -> int:
     """Runs so many under what the seed stands for, and checks what came of them. Answers how many activities ran."""
     generator = random.Random(seed)
-    with told(seed, "test_instances.py"):
+    with told(seed, "test_instances.py"), small_instances(generator):
         return VirtualTimeLoop.run(_Run(seed, generator, instances).run())
 
 
@@ -163,7 +164,8 @@ class _Run:
         ran.clear()
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
-        self._host = SimulatedHost(seed=self._seed, storage=MemoryStorage(loop.wall_clock), idle_timeout=self._idle)
+        self._storage = MemoryStorage(loop.wall_clock)
+        self._host = SimulatedHost(seed=self._seed, storage=self._storage, idle_timeout=self._idle)
         classes = (PushPopActor, QueueIndexActor, DoorbellActor, InstanceIndexActor, TenantIndexActor, VigilActor)
         for actor_class in (*classes, orchestration_actor(app.registry, always_replay=self._replaying)):
             await self._host.register(actor_class)
@@ -184,6 +186,7 @@ class _Run:
             for one in self._ordered:
                 await self._check(one)
             await self._check_index()
+            await self._check_deletion()
         finally:
             worker.cancel()
             await asyncio.gather(worker, asking, return_exceptions=True)
@@ -206,6 +209,9 @@ class _Run:
             while (status := await self._insist(one.instance_id, "Status", None))["ended_at"] is None:
                 await asyncio.sleep(1)
         assert (status["status"], status["output"]) == ("COMPLETED", EXPECTED[one.name](one.number)), status
+        last = {"step": one.number - 1} if one.name == "in_a_row" and one.number else None
+        given = 0 if one.name == "again_and_again" else one.number
+        assert (status["input"], status["custom_status"]) == (given, last), status
         events: list[dict[str, Any]] = []
         while True:
             page = await self._insist(one.instance_id, "History", {"limit": 7, "cursor": len(events)})
@@ -224,6 +230,14 @@ class _Run:
             listed.update({entry[0]: entry[2] for entry in answer["instances"]})
         for one in self._ordered:
             assert listed[one.instance_id] == "COMPLETED"
+
+    async def _check_deletion(self) -> None:
+        """Nothing is left of what is deleted; children are not."""
+        for one in self._ordered:
+            await self._insist(one.instance_id, "Delete", None)
+        await asyncio.sleep(60)
+        for one in self._ordered:
+            assert not [key for key in self._storage.rows if f"{ORCHESTRATION_TYPE}||{one.instance_id}||" in key]
 
     async def _insist(self, instance_id: str, method: str, data: Any) -> Any:
         while True:

@@ -3,40 +3,61 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 from unittest.mock import patch
 
-from holdfast.pushpop import calendar, dedup, garbage, holdings, index, lanes, shelf, stock
+from holdfast.orchestration import chronicle
+from holdfast.pushpop import calendar, dedup, garbage, holdings, index, lanes, segments, shelf, stock
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from types import ModuleType
+
+Sizes: TypeAlias = "tuple[tuple[ModuleType, str, tuple[Any, ...]], ...]"
+
+
+_QUEUES: Sizes = (
+    (lanes, "SEGMENT_ITEMS", (1, 2, 3, 7)),
+    (lanes, "SEGMENT_BYTES", (1, 200, 500)),
+    (segments, "INLINE_BYTES", (0, 100, 300, 2 * 1024)),
+    (shelf, "FILE_ITEMS", (1, 2, 3, 7)),
+    (shelf, "FILE_BYTES", (1, 200, 500)),
+    (shelf, "RISE_AT_ONCE", (1, 2, 50)),
+    (calendar, "CHUNK", (1, 2, 5)),
+    (dedup, "CHUNK", (1, 2, 5)),
+    (garbage, "SWEEP_AT_ONCE", (1, 2, 5)),
+    (stock, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
+    (stock, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
+    (stock, "SPOILED_AT_ONCE", (1, 2, 5, 200)),
+    # Where a page ended one segment is read again, and from the next on there is something new.
+    (stock, "BROWSE_AT_ONCE", (2, 3, 100)),
+    (holdings, "INLINE_BYTES", (0, 100, 1000)),
+    (holdings, "EXPIRED_REMEMBERED", (1, 3, 100)),
+    (index, "PAGE", (1, 2)),
+)
+_INSTANCES: Sizes = (
+    (chronicle, "SEGMENT_EVENTS", (1, 2, 3, 7)),
+    (chronicle, "SEGMENT_BYTES", (1, 500, 16 * 1024)),
+    (chronicle, "SMALL_BOXES_BYTES", (0, 500, 4 * 1024)),
+    (chronicle, "SMALL_VALUE_BYTES", (0, 1, 11, 512)),
+    (chronicle, "EARLIER_KEPT", (1, 2, 10)),
+    (chronicle, "SWEEP_AT_ONCE", (1, 2, 200)),
+)
 
 
 @contextmanager
-def small(random: random.Random) -> Iterator[None]:
+def small(random: random.Random, sizes: Sizes = _QUEUES) -> Iterator[None]:
     """Sizes from the generator; now and then those that are in use."""
     if random.random() < 0.2:
         yield
         return
     with ExitStack() as patches:
-        for module, name, values in (
-            (lanes, "SEGMENT_ITEMS", (1, 2, 3, 7)),
-            (lanes, "SEGMENT_BYTES", (1, 200, 500)),
-            (shelf, "FILE_ITEMS", (1, 2, 3, 7)),
-            (shelf, "FILE_BYTES", (1, 200, 500)),
-            (shelf, "RISE_AT_ONCE", (1, 2, 50)),
-            (calendar, "CHUNK", (1, 2, 5)),
-            (dedup, "CHUNK", (1, 2, 5)),
-            (garbage, "SWEEP_AT_ONCE", (1, 2, 5)),
-            (stock, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
-            (stock, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
-            (stock, "SPOILED_AT_ONCE", (1, 2, 5, 200)),
-            # Where a page ended one segment is read again, and from the next on there is something new.
-            (stock, "BROWSE_AT_ONCE", (2, 3, 100)),
-            (holdings, "INLINE_BYTES", (0, 100, 1000)),
-            (holdings, "EXPIRED_REMEMBERED", (1, 3, 100)),
-            (index, "PAGE", (1, 2)),
-        ):
+        for module, name, values in sizes:
             patches.enter_context(patch.object(module, name, random.choice(values)))
         yield
+
+
+def small_instances(random: random.Random) -> AbstractContextManager[None]:
+    return small(random, _INSTANCES)

@@ -108,12 +108,14 @@ class Contents:
     calendar: list[tuple[int, list[Any]]] = field(default_factory=list)
     #: The chunks of dedup ids and claims, with when the last of each was added, or of one before it: they go in order.
     remembered: dict[str, float] = field(default_factory=dict)
+    #: The segments that have no keys: they lie in the metadata.
+    inline: set[str] = field(default_factory=set)
     #: The keys of all that items do not lie in.
     own_keys: set[str] = field(default_factory=set)
 
     @property
     def keys(self) -> set[str]:
-        """Every key the queue still needs."""
+        """Every key the queue still needs, and the names of segments without one."""
         held = [entry for entry, _ in self.everything()]
         segments = {entry.segment_key for entry in held}
         files = {f"shelf-{entry.shelved[0]}" for entry in (*held, *self.not_due) if entry.shelved is not None}
@@ -181,6 +183,7 @@ def read(value: Callable[[str], Any], partition: int = 0) -> Contents:
         untold=metadata.get("_untold", []),
         takes_dead_letters=metadata.get("_takes_dead_letters", False),
         listed=metadata.get("_listed", False),
+        inline=set(metadata.get("_segments", ())),
         garbage=sum(last - first + 1 for _, first, last in metadata.get("_garbage", ())),
         own_keys={"metadata", "config", "expired-locks"} | ({"lock-errors"} if "_active_lock" in metadata else set()),
     )
@@ -188,9 +191,23 @@ def read(value: Callable[[str], Any], partition: int = 0) -> Contents:
     return contents
 
 
+def with_inline(value: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Also gives the segments that lie in the metadata."""
+
+    def found(key: str) -> Any:
+        stored = value(key)
+        if not key.startswith("segment-"):
+            return stored
+        inline = value("metadata").get("_segments", {})
+        assert stored is None or key not in inline, f"{key} is in two places"
+        return {"items": inline[key]} if key in inline else stored
+
+    return found
+
+
 class _Reader:
     def __init__(self, value: Callable[[str], Any], contents: Contents) -> None:
-        self._value = value
+        self._value = with_inline(value)
         self._contents = contents
 
     def read(self, metadata: dict[str, Any]) -> None:

@@ -96,7 +96,7 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
                 ]
         elif key.startswith("shelf-"):
             found += driven(reader.on_shelf(key, load(value)))
-    for _, steps in reader.held():
+    for steps in (*reader.inline(), *(steps for _, steps in reader.held())):
         found += driven(steps)
     for _, parcel in reader.sent():
         sent = driven(parcel)

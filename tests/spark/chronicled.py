@@ -30,23 +30,34 @@ class Chronicled:
     tail: list[dict[str, Any]] = field(default_factory=list)
     segments: int = 0
     created_at: float = field(default_factory=time.time)
+    execution: int = 1
+    earlier: list[list[int]] = field(default_factory=list)
 
     def turn(self, connection: Connection, number: int) -> None:
         """So many events more, in the transaction that is open."""
         segments: dict[int, list[dict[str, Any]]] = {}
         for _ in range(number):
-            if not self.segments or len(self.tail) >= SEGMENT_EVENTS:
+            if len(self.tail) >= SEGMENT_EVENTS:
+                segments[self.segments] = self.tail
                 self.tail = []
                 self.segments += 1
             self.events += 1
             self.tail.append(self._event())
-            segments[self.segments - 1] = self.tail
         for segment, events in segments.items():
-            self._put(connection, segment_key(0, 1, segment), events)
+            self._put(connection, segment_key(0, self.execution, segment), events)
         self._put(connection, HEAD, self._head())
 
+    def continue_as_new(self, connection: Connection, number: int) -> None:
+        """Another execution, with so many events."""
+        self._put(connection, segment_key(0, self.execution, self.segments), self.tail)
+        self.earlier.append([self.execution, self.segments + 1, self.events])
+        self.execution += 1
+        self.segments = self.events = 0
+        self.tail = []
+        self.turn(connection, number)
+
     def _event(self) -> dict[str, Any]:
-        when: dict[str, Any] = {"seq": self.events, "execution_id": 1, "timestamp": time.time()}
+        when: dict[str, Any] = {"seq": self.events, "execution_id": self.execution, "timestamp": time.time()}
         if self.events == 1:
             return OrchestrationStarted(name="written", version="", input="null", seed="s", **when).dump()
         return TimerCreated(fire_at=0.0, **when).dump()
@@ -57,15 +68,18 @@ class Chronicled:
             "status": "RUNNING",
             "name": "written",
             "version": "",
-            "execution_id": 1,
+            "execution_id": self.execution,
             "created_at": self.created_at,
             "updated_at": time.time(),
             "ended_at": None,
             "parent": None,
             "events": self.events,
             "segments": self.segments,
+            "tail": self.tail,
+            "values": {"input": "null"},
+            "apart": [],
             "life": 0,
-            "earlier": [],
+            "earlier": self.earlier,
         }
 
     def _put(self, connection: Connection, key: str, value: Any) -> None:

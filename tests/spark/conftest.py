@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.pushpop import segments
 from spark.stacks import STACKS
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/spark/" in item.path.as_posix():
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture
+def segments_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None lies in the metadata of its queue, as when there are many."""
+    monkeypatch.setattr(segments, "INLINE_BYTES", 0)
 
 
 @pytest.fixture(scope="session")

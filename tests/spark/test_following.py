@@ -119,6 +119,29 @@ def test_each_event_comes_once_over_many_parts(store: Memory) -> None:
     assert follower.go_on() == []
 
 
+def test_each_event_comes_once_over_many_executions(store: Memory) -> None:
+    """Whether it was read before one ended, or not at all."""
+    follower, instance = Follower(), Chronicled("shop", "a")
+    instance.turn(store, SEGMENT_EVENTS + 3)
+    assert len(follower.go_on()) == SEGMENT_EVENTS + 3
+    instance.turn(store, 2)
+    instance.continue_as_new(store, 4)
+    assert follower.go_on() == [
+        *(("a", 1, SEGMENT_EVENTS + seq) for seq in (4, 5)),
+        *(("a", 2, seq) for seq in range(1, 5)),
+    ]
+    instance.turn(store, SEGMENT_EVENTS)
+    instance.continue_as_new(store, 1)
+    instance.continue_as_new(store, 2)
+    follower.start_again()
+    assert follower.go_on() == [
+        *(("a", 2, seq) for seq in range(5, SEGMENT_EVENTS + 5)),
+        ("a", 3, 1),
+        *(("a", 4, seq) for seq in (1, 2)),
+    ]
+    assert follower.go_on() == []
+
+
 def test_an_id_that_is_used_again_is_another_instance(store: Memory) -> None:
     follower = Follower()
     Chronicled("shop", "a", created_at=900.0).turn(store, 3)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path: Path, segments_apart: None) -> Path:
     """A file in which some things are wrong."""
     path = tmp_path / "state.db"
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 STRANGE: tuple[Any, ...] = ("soon", 1e300, -1e300, True, [1], {"a": 1})
 QUEUE = "shop||PushPopActor||"
 
+pytestmark = pytest.mark.usefixtures("segments_apart")
+
 
 @pytest.mark.parametrize("strange", STRANGE)
 def test_a_time_that_is_none_costs_one_item(tmp_path: Path, strange: Any) -> None:
@@ -35,13 +37,23 @@ def test_a_payload_that_is_no_text_costs_one_item(tmp_path: Path, strange: Any) 
     _check_items(tmp_path, queue | {"segment-0-0": json.dumps(segment)}, ["0", "2"], "item")
 
 
-def _check_items(tmp_path: Path, queue: dict[str, str], expected: list[str], column: str) -> None:
+def test_the_same_in_a_segment_of_the_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    queue = _queue(3)
+    metadata = json.loads(queue["metadata"])
+    metadata["_segments"]["segment-0-0"][1]["at"] = "soon"
+    _check_items(tmp_path, queue | {"metadata": json.dumps(metadata)}, ["0", "2"], "enqueued_at", key="metadata")
+
+
+def _check_items(
+    tmp_path: Path, queue: dict[str, str], expected: list[str], column: str, key: str = "segment-0-0"
+) -> None:
     file = _written(tmp_path, good=_queue(2), bad=queue)
     items = read(file, "items")
     assert [row["item"] for row in items if row["queue"] == "bad"] == expected
     assert len([row for row in items if row["queue"] == "good"]) == 2
     [problem] = read(file, "problems")
-    assert (problem["actor_id"], problem["state_key"], problem["problem"]) == ("bad", "segment-0-0", "broken")
+    assert (problem["actor_id"], problem["state_key"], problem["problem"]) == ("bad", key, "broken")
     assert f": {column} is " in problem["detail"]
 
 
@@ -55,6 +67,7 @@ def _check_items(tmp_path: Path, queue: dict[str, str], expected: list[str], col
         ("idempotency", "record", lambda value, strange: value | {"attempts": strange}),
         ("idempotency", "record", lambda value, strange: value | {"updated_at": strange}),
         ("history", "history-0-1-0", lambda value, strange: [value[0] | {"timestamp": strange}]),
+        ("history", "instance", lambda value, strange: value | {"tail": [value["tail"][0] | {"timestamp": strange}]}),
         (
             "dead_letters",
             "segment-0-0",
@@ -138,6 +151,7 @@ def test_a_row_that_is_no_text_at_all(tmp_path: Path) -> None:
         (f"{QUEUE}bad||metadata", "segment-0-1"),
         (f"{QUEUE}bad||metadata", "segment-0-2"),
         ("shop||OrchestrationActor||bad||instance", "history-0-1-0"),
+        ("shop||OrchestrationActor||bad||instance", "input"),
     ],
 )
 def test_what_is_referred_to_and_missing_is_told(tmp_path: Path, key: str, missing: str) -> None:
@@ -163,9 +177,9 @@ def test_an_actor_that_cannot_be_read_is_one_problem(
     write(tmp_path / "state.db", values)
     problems = read(tmp_path / "state.db", "problems")
     assert sorted((row["actor_id"], row["state_key"]) for row in problems) == [("bad", "instance"), ("bad", "metadata")]
-    assert [row["instance_id"] for row in read(tmp_path / "state.db", "history")] == ["good"]
+    assert {row["instance_id"] for row in read(tmp_path / "state.db", "history")} == {"good"}
     # The part of a history that is passed over is still told, by whose fault it is.
-    assert "history: 1 rows were passed over" in caplog.text
+    assert "history: 2 rows were passed over" in caplog.text
     assert "such as instance of bad" in caplog.text
 
 
@@ -239,6 +253,7 @@ def _everything() -> dict[str, str]:
         instance = f"shop||OrchestrationActor||{name}||"
         values[f"{instance}instance"] = json.dumps(_HEAD)
         values[f"{instance}history-0-1-0"] = json.dumps([_EVENT])
+        values[f"{instance}input"] = json.dumps("null")
         record = f"shop||IdempotencyActor||{name}||"
         values[f"{record}record"] = json.dumps(_RECORD)
         values[f"{record}key"] = json.dumps({"tenant": "default", "key": name})
@@ -255,6 +270,13 @@ _ORIGIN = {
     "idempotency_key": None,
     "dead_lettered_at": MORNING,
 }
+_EVENT = {
+    "type": "TimerCreated",
+    "seq": 1,
+    "execution_id": 1,
+    "timestamp": MORNING,
+    "fire_at": MORNING,
+}
 _HEAD = {
     "format": FORMAT,
     "status": "RUNNING",
@@ -265,16 +287,12 @@ _HEAD = {
     "updated_at": MORNING,
     "ended_at": None,
     "parent": None,
-    "events": 1,
+    "events": 2,
     "segments": 1,
+    "tail": [_EVENT | {"seq": 2}],
+    "values": {},
+    "apart": ["input"],
     "life": 0,
     "earlier": [],
-}
-_EVENT = {
-    "type": "TimerCreated",
-    "seq": 1,
-    "execution_id": 1,
-    "timestamp": MORNING,
-    "fire_at": MORNING,
 }
 _RECORD = {"status": "SUCCESS", "owner": "o", "attempts": 1, "updated_at": MORNING, "expires_at": MORNING + 1000}

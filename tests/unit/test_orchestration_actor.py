@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import App, Context
-from holdfast.errors import SaveFailed, Unavailable
+from holdfast.errors import SaveFailed, StorageBroken, Unavailable
 from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
 from holdfast.orchestration.actor import orchestration_actor
+from holdfast.orchestration.chronicle import SEGMENT_BYTES
 from holdfast.orchestration.index import InstanceIndexActor
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.tenants import TenantIndexActor
@@ -149,6 +150,82 @@ async def test_whoever_looks_in_the_turn_it_ends_in_sees_how(stage: Stage) -> No
     enough = {"method": "RaiseEvent", "data": {"name": "enough", "data": "done"}}
     replies = (await stage.ask("i", "Batch", calls=[enough, {"method": "Status", "data": {}}]))["replies"]
     assert (replies[1]["status"], replies[1]["output"]) == ("COMPLETED", "done")
+
+
+@app.orchestration
+async def copious(ctx: Context, size: int) -> str:
+    ctx.set_status("s" * size)
+    text = await ctx.event("text", str)
+    ctx.set_status("short")
+    return text
+
+
+@on_stage
+async def test_what_is_large_does_not_lie_in_the_head(stage: Stage) -> None:
+    large = "x" * 600_000
+    await stage.ask("i", "Start", name="copious", input=1000)
+    assert (await stage.ask("i", "Status"))["custom_status"] == "s" * 1000
+    await stage.ask("i", "RaiseEvent", name="text", data=large)
+    prefix = f"holdfast||{ORCHESTRATION_TYPE}||i||"
+    stored = {key.removeprefix(prefix): row[0] for key, row in stage.host.storage.rows.items() if prefix in key}
+    assert len(stored["instance"]) < SEGMENT_BYTES
+    assert "custom-status" not in stored
+    stage.host = await stage.host.restarted()
+    status = await stage.ask("i", "Status")
+    assert (status["input"], status["output"], status["custom_status"]) == (1000, large, "short")
+    events: list[Any] = []
+    for _ in range(4):
+        page = await stage.ask("i", "History", limit=1, cursor=len(events))
+        events += page["events"]
+    assert "next_cursor" not in page
+    assert [event["seq"] for event in events] == [1, 2, 3, 4]
+    assert (await stage.ask("i", "Delete"))["success"]
+    await asyncio.sleep(10)
+    assert not [key for key in stage.host.storage.rows if prefix in key]
+
+
+@app.orchestration
+async def boastful(ctx: Context, what: str) -> str:
+    large = "x" * 2_000_000
+    if what == "status":
+        ctx.set_status(large)
+    if what == "again":
+        ctx.continue_as_new(large)
+    return large
+
+
+@pytest.mark.parametrize(
+    ("what", "named"), [("status", "A status"), ("again", "An input"), ("output", "An output")], ids=str
+)
+def test_what_is_too_large_fails_where_it_is_made(what: str, named: str) -> None:
+    @on_stage
+    async def body(stage: Stage) -> None:
+        await stage.ask("i", "Start", name="boastful", input=what)
+        status = await stage.ask("i", "Status")
+        assert status["status"] == "FAILED"
+        assert status["error"]["type"] == "TooLarge"
+        assert status["error"]["message"].startswith(f"{named} may have ")
+
+    body()
+
+
+@on_stage
+async def test_an_event_that_was_heard_is_heard_again_after_the_end(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="copious", input=1)
+    raised = {"name": "text", "data": "the last", "event_id": "e-1"}
+    assert (await stage.ask("i", "RaiseEvent", **raised))["success"]
+    assert (await stage.ask("i", "Status"))["status"] == "COMPLETED"
+    assert (await stage.ask("i", "RaiseEvent", **raised))["success"]
+    refused = await stage.ask("i", "RaiseEvent", **raised | {"event_id": "e-2"})
+    assert (refused["success"], refused["error_code"]) == (False, "CONFLICT")
+    assert (await stage.ask("i", "Status"))["output"] == "the last"
+
+
+@on_stage
+async def test_what_an_earlier_version_wrote_is_refused_in_a_sentence(stage: Stage) -> None:
+    stage.host.storage.rows[f"holdfast||{ORCHESTRATION_TYPE}||old||instance"] = (b'{"format": 1}', None)
+    with pytest.raises(StorageBroken, match=r"old was written by an earlier version .* format 1\. This .* format 2\."):
+        await stage.ask("old", "Status")
 
 
 @on_stage

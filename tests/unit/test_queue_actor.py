@@ -51,7 +51,8 @@ class Stage:
 
     def stored_keys(self) -> set[str]:
         prefix = f"holdfast||{ACTOR_TYPE}||{QUEUE}||"
-        return {key.removeprefix(prefix) for key in self.host.storage.rows if key.startswith(prefix)}
+        keys = {key.removeprefix(prefix) for key in self.host.storage.rows if key.startswith(prefix)}
+        return keys | set(self.stored("metadata").get("_segments", ()))
 
 
 def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.pushpop.bounds import MAX_POP_BYTES
 from holdfast.pushpop.lanes import SEGMENT_BYTES, SEGMENT_ITEMS
+from holdfast.pushpop.segments import INLINE_BYTES
 from properties.driven import Cost, DrivenQueue
 
 LARGE = "x" * 10_000
@@ -60,9 +61,43 @@ def test_no_operation_costs_more_in_a_deep_queue() -> None:
 
 def test_a_push_writes_one_segment_and_the_metadata() -> None:
     queue = filled(100_000)
+    queue.push(LARGE)
+    assert queue.cost.keys_written <= 3  # one that made room in the metadata, once
     queue.push("one")
     assert queue.cost.keys_written == 2
     assert queue.cost.bytes_written < 2 * SEGMENT_BYTES
+
+
+def test_a_queue_that_is_nearly_empty_is_one_value_whatever_passes_through() -> None:
+    queue = DrivenQueue(max_locks=5)
+    for number in range(3 * SEGMENT_ITEMS):
+        queue.push({"number": number})
+        assert (queue.cost.keys_read, queue.cost.keys_written) == (0, 1)
+        taken = queue.lock()
+        assert (queue.cost.keys_read, queue.cost.keys_written) == (0, 1)
+        queue.call("Acknowledge", {"lock_id": taken["lock_id"]})
+        assert (queue.cost.keys_read, queue.cost.keys_written) == (0, 1)
+        assert set(queue.store) == {"metadata", "config"}
+    assert len(queue.store["metadata"]) < 1000
+
+
+def test_one_that_does_not_fit_puts_no_other_out_of_the_metadata() -> None:
+    queue = DrivenQueue()
+    for priority in range(5):
+        queue.push(priority, priority=priority)
+    queue.push("x" * 2 * INLINE_BYTES, priority=9)
+    assert queue.cost.keys_written == 2
+    assert len(queue.value("metadata")["_segments"]) == 5
+
+
+def test_no_more_than_so_much_of_the_segments_lies_in_the_metadata() -> None:
+    queue = DrivenQueue()
+    for number in range(500):
+        queue.push("x" * 300, priority=number % 5)
+        assert queue.cost.bytes_written < INLINE_BYTES + SEGMENT_BYTES + 4096
+        assert len(queue.store["metadata"]) < INLINE_BYTES + 2048
+    assert [item for _ in range(5) for item in queue.pop(100)] == ["x" * 300] * 500
+    assert set(queue.store) == {"metadata"}
 
 
 def test_a_bulk_push_writes_each_segment_once() -> None:
@@ -85,8 +120,9 @@ def test_segments_are_bounded_in_items() -> None:
     for number in range(3 * SEGMENT_ITEMS):
         queue.push(number)
         assert queue.cost.keys_written <= 2
-    sizes = [len(queue.value(key)["items"]) for key in queue.store if key.startswith("segment-")]
-    assert sizes == [SEGMENT_ITEMS] * 3
+    segments = {key: queue.value(key)["items"] for key in queue.store if key.startswith("segment-")}
+    segments |= queue.value("metadata").get("_segments", {})
+    assert [len(items) for items in segments.values()] == [SEGMENT_ITEMS] * 3
 
 
 @pytest.mark.parametrize("item", ["x" * 10_000, '"' * 5_000, "\U0001f600" * 2_500], ids=["plain", "quoted", "wide"])
@@ -140,7 +176,8 @@ def test_an_acknowledge_rewrites_no_items() -> None:
 
 
 def test_a_segment_goes_with_the_last_of_its_items() -> None:
-    queue = filled(2 * SEGMENT_ITEMS)
+    queue = DrivenQueue()
+    queue.push(*["x" * 100] * 2 * SEGMENT_ITEMS)
     queue.pop(SEGMENT_ITEMS - 1)
     assert len([key for key in queue.store if key.startswith("segment-")]) == 2
     queue.pop()

@@ -13,6 +13,7 @@ from holdfast import App, Context
 from holdfast.errors import SaveFailed
 from holdfast.gateway.server import OWN_ACTORS
 from holdfast.orchestration.actor import orchestration_actor
+from holdfast.orchestration.index import INSTANCE_INDEX_TYPE
 from holdfast.orchestration.interface import ORCHESTRATION_TYPE
 from holdfast.orchestration.vigil import LOOK_SECONDS, PAGE, VIGIL_TYPE, Vigil
 from holdfast.pushpop.interface import ACTOR_TYPE as QUEUE_TYPE
@@ -171,6 +172,36 @@ async def test_one_that_waits_for_long_is_seen_to_once(stage: Stage) -> None:
 
 
 @on_stage
+async def test_one_that_tells_others_just_now_is_not_asked(stage: Stage) -> None:
+    # The index is told of many together, so there are always some that wait for that.
+    for number in range(100):
+        await stage.ask(f"i-{number}", "Start", name="quick")
+        await asyncio.sleep(0.1)
+    assert stage.written()
+    await asyncio.sleep(20)
+    assert (stage.woken, stage.kept()) == ([], [])
+
+
+@on_stage
+async def test_one_that_is_busy_with_what_never_ends_is_asked(stage: Stage) -> None:
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "SetConfig", dump({"capacity": 1}))
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "Push", dump({"item": "in the way"}))
+    invoke = stage.host.client.invoke_method
+
+    async def hanging(actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+        if actor_type == INSTANCE_INDEX_TYPE:
+            await asyncio.sleep(3600)
+        return await invoke(actor_type, actor_id, method, data)
+
+    stage.host.client.invoke_method = hanging  # type: ignore[method-assign]
+    await stage.ask("i", "Start", name="calls")
+    await asyncio.sleep(10)
+    await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "Pop", b"")
+    await asyncio.sleep(30)
+    assert await stage.pushed() == 2
+
+
+@on_stage
 async def test_one_that_cannot_send_is_asked_until_it_could(stage: Stage) -> None:
     await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "SetConfig", dump({"capacity": 1}))
     await stage.host.client.invoke_method(QUEUE_TYPE, "activities", "Push", dump({"item": "in the way"}))
@@ -198,6 +229,9 @@ class _Debtor:
     address = "i"
 
     def owes_nothing(self) -> bool:
+        return False
+
+    def is_busy(self) -> bool:
         return False
 
 

@@ -8,28 +8,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dapr.actor import Remindable
 
 from holdfast.errors import (
-    CodeMissing,
     Conflict,
     HoldfastError,
     InvalidRequest,
     NotFound,
-    OrchestrationEnded,
-    UnknownOrchestration,
 )
 from holdfast.identity import split_instance_actor
 from holdfast.orchestration import answers, requests
 from holdfast.orchestration.chronicle import ENDING, HEAD, INPUT, RESEND_SECONDS, Chronicle
-from holdfast.orchestration.effects import RunActivity, StartSubOrchestration
-from holdfast.orchestration.instance import Instance, Verdict
+from holdfast.orchestration.instance import Verdict
 from holdfast.orchestration.interface import (
     ORCHESTRATION_TYPE,
     OrchestrationActorInterface,
     OrchestrationServiceInterface,
 )
 from holdfast.orchestration.listing import Listing, confirm
-from holdfast.orchestration.messages import ActivityOutcome, Outcome, Start
+from holdfast.orchestration.messages import Start
 from holdfast.orchestration.newborn import Newborn
 from holdfast.orchestration.outbox import Outbox
+from holdfast.orchestration.state import State
 from holdfast.orchestration.tenants import Tenants
 from holdfast.orchestration.vigil import Vigil
 from holdfast.orchestration.warmth import Warmth
@@ -43,23 +40,12 @@ from holdfast.runtime.work import DurableActor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.orchestration.effects import Effect
-    from holdfast.orchestration.instance import Reply
-    from holdfast.orchestration.messages import Message
     from holdfast.orchestration.registry import Registry
     from holdfast.runtime.work import Turn
 
 log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
-
-# When an instance whose code is not here is looked at again.
-_WITHOUT_CODE_SECONDS = 60.0
-_UNDECLARED = "other"
-# What is in memory only for as long as it is wanted.
-_PASSING = ("history-", "outbox-", ENDING)
-# Longer inputs are, too.
-_SHORT_INPUT = 500
 
 
 class OrchestrationActor(DurableActor, OrchestrationActorInterface, OrchestrationServiceInterface, Remindable):
@@ -155,9 +141,12 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     def owes_nothing(self) -> bool:
         state = self._in_memory()
-        if self.work.in_turn or self._errands.busy or state is None:
+        if self.is_busy() or state is None:
             return False
         return state.settled and state.left_to_vigil is None
+
+    def is_busy(self) -> bool:
+        return self.work.in_turn or self._errands.busy
 
     # One turn
 
@@ -168,19 +157,20 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def _turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool = False) -> list[Answer]:
         woken = woken or any(method == "Wake" for method, _ in calls)
         async with self.work.turn() as turn:
-            state = await _State.of(self, turn, woken=woken)
+            state = await self._state(turn)
+            if woken:
+                state.left_to_vigil = None
             replies = [await self._answer(turn, state, method, data) for method, data in calls]
             await state.go_on(turn)
             chronicle = state.chronicle
-            changes = chronicle.changes()
-            if changes or woken:
+            if chronicle.changed or woken:
                 # With the next write, or when nothing is written but somebody came to see to it.
                 chronicle.cross_off()
                 chronicle.sweep()
                 if not chronicle.ended:
                     # For one that has ended it may be the only thing to save, and is not worth a write.
                     chronicle.keep_listed()
-                changes |= chronicle.changes()
+            changes = chronicle.changes()
             for reply, (method, _) in zip(replies, calls, strict=True):
                 if method == "Wake":
                     # What others have to be told yet, they are told after this turn.
@@ -194,14 +184,15 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             await turn.save()
             chronicle.saved()
             state.measure()
-            turn.evict(*_passing(turn))
+            # All that is wanted of it, the chronicle has.
+            turn.evict(*turn.known())
             if self.always_replay or chronicle.ended:
                 state.forget_instance()
         self._run_errands(state, news)
         self._warmth.used(self)
         return replies
 
-    async def _answer(self, turn: Turn, state: _State, method: str, data: Any) -> Answer:
+    async def _answer(self, turn: Turn, state: State, method: str, data: Any) -> Answer:
         try:
             if method in requests.MESSAGES:
                 request = requests.MESSAGES[method].parse(data)
@@ -220,12 +211,12 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 raise
             return refused(error)
 
-    async def _status(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _status(self, turn: Turn, state: State, data: Any) -> Answer:
         chronicle = _existing(state.chronicle)
         given, ending = await turn.drive(chronicle.values(INPUT, ENDING))
         return answers.status(chronicle, given, ending)
 
-    async def _wait(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _wait(self, turn: Turn, state: State, data: Any) -> Answer:
         doorbell = requests.WaitRequest.parse(data).doorbell
         if _existing(state.chronicle).ended:
             return await self._status(turn, state, None)
@@ -233,7 +224,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             self._doorbells.add(doorbell)
         return {"ended_at": None}
 
-    async def _history(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _history(self, turn: Turn, state: State, data: Any) -> Answer:
         request = requests.HistoryRequest.parse(data)
         chronicle = _existing(state.chronicle)
         execution_id = request.execution_id or chronicle.execution_id
@@ -243,14 +234,14 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         events = await turn.drive(chronicle.page(execution_id, request.cursor, request.limit))
         return answers.history(events, last, recorded=request.recorded)
 
-    async def _awaited(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _awaited(self, turn: Turn, state: State, data: Any) -> Answer:
         request = requests.AwaitedRequest.parse(data)
         if not state.chronicle.exists or state.chronicle.ended or state.is_another(request.life):
             return {"success": True, "awaited": False}
         instance = await state.instance(turn)
         return {"success": True, "awaited": instance.waits_for_activity(request.execution_id, request.scheduled_seq)}
 
-    async def _delete(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _delete(self, turn: Turn, state: State, data: Any) -> Answer:
         force = requests.DeleteRequest.parse(data).force
         chronicle = _existing(state.chronicle)
         if not (chronicle.ended or force):
@@ -258,30 +249,30 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         state.replace(chronicle.deleted(self.now()))
         return {"success": True}
 
-    async def _listed(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _listed(self, turn: Turn, state: State, data: Any) -> Answer:
         state.chronicle.listed = requests.ListedRequest.parse(data).status
         state.chronicle.keep_listed()
         return {"success": True}
 
-    async def _crossed_off(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _crossed_off(self, turn: Turn, state: State, data: Any) -> Answer:
         state.chronicle.sent(requests.SentRequest.parse(data).number)
         return {"success": True}
 
-    async def _woken(self, turn: Turn, state: _State, data: Any) -> Answer:
+    async def _woken(self, turn: Turn, state: State, data: Any) -> Answer:
         return {"success": True}
 
     async def _news(self, turn: Turn, chronicle: Chronicle) -> str | None:
         """What those are told who wait for the end, so that they need not ask."""
         if not (self._doorbells and chronicle.ended):
             return None
-        return dump(answers.status(chronicle, *await turn.load_all(INPUT, ENDING))).decode()
+        return dump(answers.status(chronicle, *await turn.drive(chronicle.values(INPUT, ENDING)))).decode()
 
-    def _next_deadline(self, state: _State) -> float | None:
+    def _next_deadline(self, state: State) -> float | None:
         return self.now() if state.chronicle.has_garbage else state.chronicle.next_moment
 
     # After a turn
 
-    def _run_errands(self, state: _State, news: str | None) -> None:
+    def _run_errands(self, state: State, news: str | None) -> None:
         chronicle = state.chronicle
         if chronicle.ended or not chronicle.exists:
             for doorbell in self._doorbells:
@@ -324,140 +315,22 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             else:
                 state.chronicle.listed = None if entry is None else entry["status"]
 
-    def _in_memory(self) -> _State | None:
-        state: _State | None = self.work.derived.get("state")
+    async def _state(self, turn: Turn) -> State:
+        state = self._in_memory()
+        if state is None:
+            head = None if Newborn.of(self.host).claim(self.address) else await turn.load(HEAD)
+            chronicle = await turn.drive(Chronicle.restore(self._instance_id, head))
+            state = State(chronicle, self.registry, self.host.meters, self.host.now, restored=head is not None)
+            self.work.derived["state"] = state
+            turn.owes(self._next_deadline(state))
+        return state
+
+    def _in_memory(self) -> State | None:
+        state: State | None = self.work.derived.get("state")
         return state
 
     async def _call_myself(self, method: str, data: Answer) -> None:
         await Gatherer.of(self.host, ORCHESTRATION_TYPE).call(self.id.id, method, dump(data))
-
-
-class _State:
-    """What is in memory of an instance: what is saved of it, and its code, where it waits."""
-
-    def __init__(self, actor: OrchestrationActor, chronicle: Chronicle, *, restored: bool) -> None:
-        self.chronicle = chronicle
-        #: Whether something was saved of it before it came into memory.
-        self.restored = restored
-        #: Of one that had ended: the index was told before that, or is when somebody comes for it after a crash.
-        self.left_to_vigil = (chronicle.listing,) if restored and chronicle.ended else None
-        self._registry = actor.registry
-        self._now = actor.now
-        self._meters = actor.host.meters
-        self._instance: Instance | None = None
-        #: Of activities whose outcome is yet to be saved: their names, how they ended, and how long they took.
-        self._latencies: list[tuple[str, str, float]] = []
-
-    @classmethod
-    async def of(cls, actor: OrchestrationActor, turn: Turn, *, woken: bool) -> _State:
-        state: _State | None = actor.work.derived.get("state")
-        if state is None:
-            head = None if Newborn.of(actor.host).claim(actor.address) else await turn.load(HEAD)
-            chronicle = await turn.drive(Chronicle.restore(actor._instance_id, head))
-            state = actor.work.derived["state"] = cls(actor, chronicle, restored=head is not None)
-            turn.owes(actor._next_deadline(state))
-        if woken:
-            state.left_to_vigil = None
-        return state
-
-    @property
-    def to_be_listed(self) -> bool:
-        return self.chronicle.to_be_listed and self.left_to_vigil != (self.chronicle.listing,)
-
-    @property
-    def owes(self) -> bool:
-        """Whether others have yet to be told something, or it is not saved that they were."""
-        return bool(self.chronicle.outbox) or self.to_be_listed
-
-    @property
-    def settled(self) -> bool:
-        return self.chronicle.settled and not self.to_be_listed
-
-    def is_another(self, life: str | None) -> bool:
-        """Whether this is meant for one that had this id before."""
-        return life is not None and self.chronicle.exists and life != self.chronicle.seed
-
-    async def instance(self, turn: Turn) -> Instance:
-        if self._instance is None:
-            events = await turn.drive(self.chronicle.history())
-            if events:
-                self._meters.replays.labels(self.chronicle.name).inc()
-            try:
-                self._instance = Instance.restore(self._registry, self.chronicle.instance_id, events)
-            except UnknownOrchestration as error:
-                # It may be on its way: what comes for an instance that exists must not be taken for unwanted.
-                raise CodeMissing(str(error)) from error
-        return self._instance
-
-    async def deliver(self, turn: Turn, message: Message) -> Reply:
-        if self.chronicle.ended:
-            # Without its code, which may be gone, and need not be brought back.
-            if isinstance(message, Start) and message.parent is not None and message.parent == self.chronicle.parent:
-                # Its parent asks again, so it has not heard: it may have been told before it began to wait.
-                [ending] = await turn.drive(self.chronicle.values(ENDING))
-                self.chronicle.tell_parent(ending, self._now())
-            if isinstance(message, Start | Outcome):
-                return Verdict.DUPLICATE
-            raise OrchestrationEnded(f"The orchestration {self.chronicle.instance_id} has ended.")
-        if not self.chronicle.exists and not isinstance(message, Start):
-            raise NotFound(f"There is no orchestration {self.chronicle.instance_id}.")
-        instance = await self.instance(turn)
-        now = self._now()
-        called = None
-        if isinstance(message, ActivityOutcome):
-            called = instance.activity_called(message.execution_id, message.scheduled_seq)
-        delivery = instance.deliver([message], now)
-        await turn.drive(self.chronicle.record(instance, delivery.events, delivery.effects, now))
-        [reply] = delivery.replies
-        if reply is Verdict.NEVER_SCHEDULED:
-            self._meters.unscheduled.inc()
-            log.warning("orchestration %s was told of the end of what it never asked for", instance.instance_id)
-        elif called is not None and isinstance(message, ActivityOutcome) and reply is Verdict.RECORDED:
-            ended = "completed" if message.error is None else "failed"
-            self._latencies.append((called.name, ended, max(0.0, now - called.timestamp)))
-        return reply
-
-    def measure(self) -> None:
-        """What was saved counts."""
-        latencies, self._latencies = self._latencies, []
-        for called, ended, seconds in latencies:
-            # Code may make names up as it likes: those that nobody declared are one label.
-            name = _UNDECLARED if self._registry.activity(called) is None else called
-            self._meters.activities.labels(name, ended).observe(seconds)
-
-    async def go_on(self, turn: Turn) -> None:
-        """What is due by itself."""
-        moment, now = self.chronicle.next_moment, self._now()
-        if moment is not None and moment <= now:
-            try:
-                instance = await self.instance(turn)
-            except CodeMissing as error:
-                # Whoever only looks need not have it.
-                log.warning("orchestration %s cannot go on: %s", self.chronicle.instance_id, error)
-                self.chronicle.next_moment = now + _WITHOUT_CODE_SECONDS
-                return
-            delivery = instance.deliver([], now)
-            await turn.drive(self.chronicle.record(instance, delivery.events, delivery.effects, now))
-
-    def wanted(self, effect: Effect) -> bool:
-        """Whether it still has to be sent: what was answered has arrived, and what was withdrawn need not."""
-        if self._instance is None or not isinstance(effect, RunActivity | StartSubOrchestration):
-            return True
-        if isinstance(effect, StartSubOrchestration) and effect.parent is None:
-            return True  # detached
-        return self._instance.waits_for_activity(effect.execution_id, effect.scheduled_seq)
-
-    def replace(self, chronicle: Chronicle) -> None:
-        self.forget_instance()
-        self.chronicle = chronicle
-
-    def forget_instance(self) -> None:
-        if self._instance is not None:
-            self._instance.close()
-            self._instance = None
-
-    def close(self) -> None:
-        self.forget_instance()
 
 
 def orchestration_actor(registry: Registry, *, always_replay: bool = False) -> type[OrchestrationActor]:
@@ -473,13 +346,6 @@ def orchestration_actor(registry: Registry, *, always_replay: bool = False) -> t
 def waiting_for(actor_id: str) -> str:
     """What a doorbell is told when an instance has ended; no queue is called so, of whichever tenant."""
     return f"@@{actor_id}"
-
-
-def _passing(turn: Turn) -> list[str]:
-    passing = [key for key in turn.known() if key.startswith(_PASSING)]
-    if len(turn.known_value(INPUT) or "") > _SHORT_INPUT:
-        passing.append(INPUT)
-    return passing
 
 
 def _existing(chronicle: Chronicle) -> Chronicle:

@@ -1,7 +1,8 @@
 """What is saved of an instance: what it is, its history in numbered segments, and what is still to be sent.
 
-No I/O: what has to be read is asked for, as in a queue. A turn writes its new events and little else, whatever the
-length of the history; only code that is brought back into memory reads all of it.
+No I/O: what has to be read is asked for, as in a queue. The latest events lie in the head, which every turn writes, and
+go into a segment when there are enough of them; so do short values. A turn writes little beside its new events, then,
+and most of them one value, whatever the length of the history; only code that is brought back into memory reads all.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ HEAD = "instance"
 INPUT = "input"
 ENDING = "ending"
 CUSTOM_STATUS = "custom-status"
-FORMAT = 1
+FORMAT = 2
 
-# A turn rewrites the last segment, so it must stay small.
+# A turn rewrites what is not in a segment yet, so that must stay small.
 SEGMENT_EVENTS = 32
 SEGMENT_BYTES = 16 * 1024
 # What is to be sent is written with the head up to this size in all, and by itself beyond that.
 SMALL_BOXES_BYTES = 4 * 1024
+# So are input, ending and custom status, each.
+SMALL_VALUE_BYTES = 512
 # What was to be sent, and may have been lost with the process, is sent again after this.
 RESEND_SECONDS = 5.0
 # Executions before the present one whose histories are kept.
@@ -99,9 +102,13 @@ class Chronicle:
         #: Boxes from here on are not saved yet, and must not be sent.
         self._unsaved_from = 0
         self._segments = 0
-        self._tail: list[dict[str, Any]] | None = []
+        #: The events that are in no segment yet.
+        self._tail: list[dict[str, Any]] = []
         self._tail_size = 0
         self.custom_status: str | None = None
+        #: What is written with the head of input, ending and custom status, and which of them lie by themselves.
+        self._small: dict[str, Any] = {}
+        self._apart: set[str] = set()
         #: Which instance of this id it is, as long as something is left of one before it.
         self._life = 0
         #: The executions before the present one: how many segments and how many events each has.
@@ -140,15 +147,15 @@ class Chronicle:
 
     # Changes
 
-    def record(self, instance: Instance, events: Sequence[Event], effects: Sequence[Effect], now: float) -> Steps[None]:
+    def record(self, instance: Instance, events: Sequence[Event], effects: Sequence[Effect], now: float) -> None:
         """What an instance did, and where it stands now."""
         for event in events:
-            yield from self._append(event)
+            self._append(event)
         # Whoever runs an activity asks now and then whether anybody waits for it.
         self._put([effect for effect in effects if not isinstance(effect, CancelActivity)], now)
         if instance.custom_status != self.custom_status:
             self.custom_status = instance.custom_status
-            self._changed[CUSTOM_STATUS] = instance.custom_status
+            self._keep(CUSTOM_STATUS, instance.custom_status)
         if events or effects or self.next_moment != instance.next_moment:
             self._dirty = True
         self.next_moment = instance.next_moment
@@ -222,9 +229,9 @@ class Chronicle:
         left._garbage = [
             *self._garbage,
             *((self._life, execution, segments) for execution, (segments, _) in self._earlier.items()),
-            (self._life, self.execution_id, self._segments),
+            *([(self._life, self.execution_id, self._segments)] if self._segments else []),
         ]
-        left._changed = self._changed | dict.fromkeys((INPUT, ENDING, CUSTOM_STATUS))
+        left._changed = self._changed | dict.fromkeys(self._apart)
         left._dirty = True
         return left
 
@@ -241,12 +248,17 @@ class Chronicle:
                 self._garbage.append((life, execution, left - gone))
             self._dirty = True
 
+    @property
+    def changed(self) -> bool:
+        return self._dirty or bool(self._changed)
+
     def changes(self) -> dict[str, Any]:
         """The state values that changed since the last call; None deletes one."""
+        if not self.changed:
+            return {}
         changed, self._changed = self._changed, {}
-        if changed or self._dirty:
-            changed[HEAD] = self._head()
-            self._saved_listed = self.listed
+        changed[HEAD] = self._head()
+        self._saved_listed = self.listed
         self._dirty = False
         return changed
 
@@ -254,13 +266,13 @@ class Chronicle:
 
     def history(self) -> Steps[list[Event]]:
         """All events of the present execution."""
-        if not self._segments:
-            return []
-        segments = yield tuple(segment_key(self._life, self.execution_id, number) for number in range(self._segments))
+        keys = [segment_key(self._life, self.execution_id, number) for number in range(self._segments)]
+        elsewhere = tuple(key for key in keys if key not in self._changed)
+        known = self._changed | dict(zip(elsewhere, (yield elsewhere), strict=True))
+        segments = [known[key] for key in keys]
         if None in segments:
             raise StorageBroken(f"The history of {self.instance_id} is damaged: a part is missing from the store.")
-        self._tail = segments[-1]
-        return [events_of.load_event(event) for segment in segments for event in segment]
+        return [events_of.load_event(event) for segment in (*segments, self._tail) for event in segment]
 
     def events_in(self, execution_id: int) -> int | None:
         """How many events an execution has; None when its history is not kept, or not begun."""
@@ -270,14 +282,17 @@ class Chronicle:
 
     def page(self, execution_id: int, after: int, limit: int) -> Steps[list[Event]]:
         """Up to so many events that come after one. Reads the segments they lie in, and a few to find these."""
-        segments = self._segments if execution_id == self.execution_id else self._earlier[execution_id][0]
+        if execution_id == self.execution_id:
+            parts = self._segments + bool(self._tail)
+        else:
+            parts = self._earlier[execution_id][0]
         found: list[Event] = []
-        low, high = 0, max(segments - 1, 0)
+        low, high = 0, max(parts - 1, 0)
         while low < high and after:
             middle = (low + high + 1) // 2
             segment = yield from self._segment(execution_id, middle)
             low, high = (middle, high) if segment[0]["seq"] <= after else (low, middle - 1)
-        for number in range(low, segments):
+        for number in range(low, parts):
             segment = yield from self._segment(execution_id, number)
             start = bisect_right([event["seq"] for event in segment], after)
             found += [events_of.load_event(event) for event in segment[start : start + limit - len(found)]]
@@ -300,20 +315,17 @@ class Chronicle:
             self._dirty = True
             self._next_box += 1
 
-    def _append(self, event: Event) -> Steps[None]:
+    def _append(self, event: Event) -> None:
         if isinstance(event, events_of.OrchestrationStarted):
             self._begin(event)
-        elif self._tail is None:
-            self._tail = yield from self._segment(self.execution_id, self._segments - 1)
-        assert self._tail is not None
         dumped = event.dump()
         size = len(orjson.dumps(dumped))
-        if not self._segments or len(self._tail) >= SEGMENT_EVENTS or self._tail_size + size > SEGMENT_BYTES:
-            self._tail, self._tail_size = [], 0
-            self._segments += 1
+        if self._tail and (len(self._tail) >= SEGMENT_EVENTS or self._tail_size + size > SEGMENT_BYTES):
+            self._close_segment()
         self._tail.append(dumped)
         self._tail_size += size
-        self._changed[segment_key(self._life, self.execution_id, self._segments - 1)] = self._tail
+        if self._tail_size > SEGMENT_BYTES:
+            self._close_segment()  # one that is too large for the head, all by itself
         self.events += 1
         self.updated_at = event.timestamp
         if isinstance(event, events_of.OrchestrationCompleted):
@@ -324,7 +336,9 @@ class Chronicle:
             self._end(event, {"reason": event.reason})
 
     def _begin(self, event: events_of.OrchestrationStarted) -> None:
-        if self._segments:
+        if self.events:
+            if self._tail:
+                self._close_segment()
             self._earlier[self.execution_id] = (self._segments, self.events)
             while len(self._earlier) > EARLIER_KEPT:
                 oldest = next(iter(self._earlier))
@@ -333,23 +347,40 @@ class Chronicle:
             self.created_at = event.timestamp
         self.name, self.version, self.parent = event.name, event.version, event.parent
         self.execution_id, self.seed = event.execution_id, event.seed
-        self.events = self._segments = self._tail_size = 0
-        self._tail = []
-        self._changed[INPUT] = event.input
+        self.events = self._segments = 0
+        self._keep(INPUT, event.input)
+
+    def _close_segment(self) -> None:
+        self._changed[segment_key(self._life, self.execution_id, self._segments)] = self._tail
+        self._tail, self._tail_size = [], 0
+        self._segments += 1
 
     def _end(self, event: Event, ending: dict[str, Any]) -> None:
         self.ended_at = event.timestamp
-        self._changed[ENDING] = ending
+        self._keep(ENDING, ending)
+
+    def _keep(self, key: str, value: Any) -> None:
+        """With the head where it is short, and else by itself."""
+        if value is not None and len(orjson.dumps(value)) > SMALL_VALUE_BYTES:
+            self._small.pop(key, None)
+            self._apart.add(key)
+            self._changed[key] = value
+        else:
+            self._small[key] = value
+            if key in self._apart:
+                self._apart.remove(key)
+                self._changed[key] = None
 
     def values(self, *keys: str) -> Steps[list[Any]]:
         """As this turn leaves them, whether they were saved or not."""
-        absent = {} if self.ended else {ENDING: None}
-        elsewhere = tuple(key for key in keys if key not in self._changed and key not in absent)
+        elsewhere = tuple(key for key in keys if key in self._apart and key not in self._changed)
         stored = yield elsewhere
-        known = absent | dict(zip(elsewhere, stored, strict=True)) | self._changed
-        return [known[key] for key in keys]
+        known = self._changed | dict(zip(elsewhere, stored, strict=True)) | self._small
+        return [known.get(key) for key in keys]
 
     def _segment(self, execution_id: int, number: int) -> Steps[list[dict[str, Any]]]:
+        if execution_id == self.execution_id and number == self._segments:
+            return self._tail
         key = segment_key(self._life, execution_id, number)
         if key in self._changed:
             changed: list[dict[str, Any]] = self._changed[key]
@@ -383,7 +414,9 @@ class Chronicle:
             "parent": None if self.parent is None else self.parent.dump(),
             "events": self.events,
             "segments": self._segments,
-            "tail_size": self._tail_size,
+            "tail": self._tail,
+            "values": self._small,
+            "apart": sorted(self._apart),
             "next_moment": self.next_moment,
             "outbox": [
                 min((number for number, box in self.outbox.items() if box.small is None), default=self._next_box),
@@ -403,8 +436,7 @@ class Chronicle:
         chronicle = cls(instance_id)
         if head is None:
             return chronicle
-        if head["format"] > FORMAT:
-            raise StorageBroken(f"The orchestration {instance_id} was written by a later version of Holdfast.")
+        check_format(head, f"The orchestration {instance_id}")
         chronicle.status = Status(head["status"])
         for name in ("name", "version", "execution_id", "created_at", "updated_at", "ended_at", "events"):
             setattr(chronicle, name, head[name])
@@ -412,8 +444,9 @@ class Chronicle:
         chronicle.next_moment = head["next_moment"]
         chronicle.listed, chronicle.seed = head["listed"], head["seed"]
         chronicle._saved_listed = chronicle.listed
-        chronicle._segments, chronicle._tail_size = head["segments"], head["tail_size"]
-        chronicle._tail = None if chronicle._segments else []
+        chronicle._segments, chronicle._tail = head["segments"], head["tail"]
+        chronicle._tail_size = sum(len(orjson.dumps(event)) for event in chronicle._tail)
+        chronicle._small, chronicle._apart = head["values"], set(head["apart"])
         chronicle._life = head["life"]
         chronicle._earlier = {execution: (segments, events) for execution, segments, events in head["earlier"]}
         chronicle._garbage = [tuple(entry) for entry in head["garbage"]]
@@ -421,8 +454,8 @@ class Chronicle:
         chronicle.saved()
         small = {int(number): box for number, box in head["boxes"].items()}
         boxes = [number for number in range(first, chronicle._next_box) if number not in small]
-        keys = (CUSTOM_STATUS, *(_box_key(number) for number in boxes))
-        chronicle.custom_status, *stored = yield keys
+        stored = yield tuple(_box_key(number) for number in boxes)
+        [chronicle.custom_status] = yield from chronicle.values(CUSTOM_STATUS)
         for number, box in (*zip(boxes, stored, strict=True), *small.items()):
             if box is not None:
                 effects = [load_effect(effect) for effect in box["effects"]]
@@ -431,6 +464,15 @@ class Chronicle:
                 size = 0 if own is None else len(orjson.dumps(own))
                 chronicle.outbox[number] = Box(effects, due, restored=True, small=own, size=size)
         return chronicle
+
+
+def check_format(head: dict[str, Any], subject: str) -> None:
+    if head["format"] != FORMAT:
+        another = "a later" if head["format"] > FORMAT else "an earlier"
+        raise StorageBroken(
+            f"{subject} was written by {another} version of Holdfast, in format {head['format']}. "
+            f"This version reads format {FORMAT}."
+        )
 
 
 def segment_key(life: int, execution: int, number: int) -> str:

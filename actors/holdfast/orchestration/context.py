@@ -13,7 +13,7 @@ from holdfast.identity import MAX_ID_LENGTH, check_id
 from holdfast.orchestration import history
 from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, definition_of
 from holdfast.orchestration.endings import ContinueAsNew
-from holdfast.orchestration.payloads import ANYTHING, Codec, codec, sendable
+from holdfast.orchestration.payloads import ANYTHING, Codec, codec, keepable, sendable
 from holdfast.orchestration.retry import ONCE, Retry
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ class Context:
 
     def set_status(self, value: Any) -> None:
         """Shown as ``custom_status`` to whoever asks for the status."""
-        self._execution.custom_status = ANYTHING.dump(value)
+        self._execution.custom_status = keepable(ANYTHING.dump(value), "A status")
 
     def continue_as_new(self, input: Any = None) -> NoReturn:  # noqa: A002
         """Ends this run by raising; the next one begins with this input and an empty history. Mailboxes stay filled."""
-        raise ContinueAsNew(self._execution.definition.input.dump(input))
+        raise ContinueAsNew(keepable(self._execution.definition.input.dump(input), "An input"))
 
     @overload
     async def call(
@@ -88,7 +88,7 @@ class Context:
     async def call(self, activity: Any, input: Any = None, *, retry: Retry | None = None) -> Any:  # noqa: A002
         """Has a worker run an activity, and gives its result. Raises ActivityFailed when its last attempt failed."""
         name, definition = self._activity(activity)
-        text = sendable((ANYTHING if definition is None else definition.input).dump(input))
+        text = sendable((ANYTHING if definition is None else definition.input).dump(input), "An input")
         queue = ACTIVITIES if definition is None else definition.queue
         policy = retry or ONCE
         attempt = 1
@@ -159,7 +159,7 @@ class Context:
         fields: dict[str, Any] = {
             "name": definition.name,
             "instance_id": child,
-            "input": sendable(definition.input.dump(input)),
+            "input": sendable(definition.input.dump(input), "An input"),
             # The function that is given, not the last that was declared under its name.
             "version": version if isinstance(orchestration, str) else version or definition.version,
         }

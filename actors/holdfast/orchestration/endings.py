@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import TooLarge
 from holdfast.orchestration import history
 from holdfast.orchestration.failures import Failure
+from holdfast.orchestration.payloads import keepable
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,8 +33,10 @@ def ending_of(
     error = task.exception()
     if error is None:
         try:
-            return history.OrchestrationCompleted, {"output": definition.result.dump(task.result())}
-        except TypeError as unwritable:
+            return history.OrchestrationCompleted, {
+                "output": keepable(definition.result.dump(task.result()), "An output")
+            }
+        except (TypeError, TooLarge) as unwritable:
             return history.OrchestrationFailed, {"error": Failure.of(unwritable)}
     following = _continuation(error)
     if following is not None:

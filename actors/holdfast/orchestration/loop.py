@@ -12,7 +12,6 @@ import logging
 import sys
 import threading
 from collections import deque
-from contextlib import contextmanager
 from math import isnan
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 from zlib import crc32
@@ -23,7 +22,7 @@ from holdfast.orchestration.tasks import NumberedFuture, NumberedTask, Promise, 
 from holdfast.orchestration.watchdog import Overrun, Watch, watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncGenerator, Callable, Coroutine
     from contextvars import Context
 
     from holdfast.orchestration.limits import Limits
@@ -37,6 +36,10 @@ FOREVER = 253_402_300_799.0
 
 #: How often a coroutine that is dropped may wait in its clean-up before it is left where it is.
 _DROPPING_ATTEMPTS = 100
+
+# From Python 3.14 on the current task belongs to the thread, no longer to the loop; 3.11 knows no swapping, and needs
+# none.
+_swap = getattr(asyncio.tasks, "_swap_current_task", None)
 
 install()
 
@@ -71,28 +74,9 @@ class ReplayLoop(NothingOutside):
 
     # Running
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> _Running:
         """Makes this the running loop of the thread for a while, whichever was so before."""
-        outer = asyncio._get_running_loop()
-        # From Python 3.14 on the current task belongs to the thread, no longer to the loop; 3.11 knows no swapping, and
-        # needs none.
-        swap = getattr(asyncio.tasks, "_swap_current_task", None)
-        outer_task = None if outer is None or swap is None else asyncio.current_task(outer)
-        if swap is not None and outer_task is not None:
-            swap(outer, None)
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_dropped)
-        asyncio._set_running_loop(self)
-        thread, self._thread = self._thread, threading.get_ident()
-        try:
-            yield
-        finally:
-            self._thread = thread
-            asyncio._set_running_loop(outer)
-            sys.set_asyncgen_hooks(*hooks)
-            if swap is not None and outer_task is not None:
-                swap(outer, outer_task)
+        return _Running(self)
 
     def run_ready(self) -> None:
         """Until everything waits. Raises NeverYields when that takes too long."""
@@ -297,3 +281,29 @@ def _keep_for_good(task: NumberedTask[Any]) -> None:
     # One reference more than there is: otherwise the garbage collector, or the end of the process, would close the
     # coroutine, and code that lets nothing end it would run on in there.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
+
+
+class _Running:
+    """A class, as every step of an instance goes through here: a generator takes three times as long."""
+
+    def __init__(self, loop: ReplayLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        loop = self._loop
+        self._outer = asyncio._get_running_loop()
+        self._outer_task = None if self._outer is None or _swap is None else asyncio.current_task(self._outer)
+        self._thread = loop._thread
+        self._hooks = sys.get_asyncgen_hooks()
+        if _swap is not None and self._outer_task is not None:
+            _swap(self._outer, None)
+        sys.set_asyncgen_hooks(firstiter=loop._generator_begins, finalizer=loop._generator_dropped)
+        asyncio._set_running_loop(loop)
+        loop._thread = threading.get_ident()
+
+    def __exit__(self, *failure: object) -> None:
+        self._loop._thread = self._thread
+        asyncio._set_running_loop(self._outer)
+        sys.set_asyncgen_hooks(*self._hooks)
+        if _swap is not None and self._outer_task is not None:
+            _swap(self._outer, self._outer_task)

@@ -65,6 +65,10 @@ class Outbox:
             elif isinstance(effect, TellParent):
                 calls.append(self._tell(effect))
         calls += [self._push(queue, scheduled, again) for queue, scheduled in activities.items()]
+        if len(calls) == 1:
+            # As most are: a task of its own would cost more than to send it.
+            await calls[0]
+            return
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

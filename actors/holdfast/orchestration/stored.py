@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.errors import StorageBroken
 from holdfast.identity import split_instance_actor
 from holdfast.orchestration.answers import shown_event, shown_failure, shown_parent
-from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, FORMAT, INPUT, segment_key
+from holdfast.orchestration.chronicle import CUSTOM_STATUS, ENDING, INPUT, check_format, segment_key
 from holdfast.orchestration.history import load_event
 from holdfast.orchestration.instance import Status
 from holdfast.runtime.serialization import dump
@@ -47,14 +47,15 @@ class StoredInstance:
     @classmethod
     def read(cls, actor_id: str, head: dict[str, Any]) -> StoredInstance | None:
         """None for what is only left of one that was deleted."""
-        if head["format"] > FORMAT:
-            raise StorageBroken("It was written by a later version of Holdfast.")
+        check_format(head, "It")
         return None if Status(head["status"]) is Status.PENDING else cls(*split_instance_actor(actor_id), head)
 
     def row(self) -> Steps[tuple[Any, ...]]:
         """Its columns, after its id."""
         head = self.head
-        given, ending, custom_status = yield (INPUT, ENDING, CUSTOM_STATUS)
+        values = dict(head["values"])
+        values |= zip(head["apart"], (yield tuple(head["apart"])), strict=True)
+        given, ending, custom_status = map(values.get, (INPUT, ENDING, CUSTOM_STATUS))
         ending = ending or {}
         return (
             head["name"],
@@ -73,7 +74,7 @@ class StoredInstance:
         )
 
     def keeps(self, key: str) -> bool:
-        """Whether a part of the history is one of this life, and of an execution that is kept."""
+        """Whether a segment of history is one of this life, and of an execution that is kept."""
         found = _SEGMENT.match(key)
         if found is None:
             raise StorageBroken(f"{key} is not a key of an instance.")
@@ -81,13 +82,20 @@ class StoredInstance:
         return bool(life == self.head["life"]) and number < self.extents.get(execution, 0)
 
     def needed(self) -> Iterator[str]:
-        """The parts of its history, which must be there."""
+        """The values it lies in beside its head, which must be there."""
+        yield from self.head["apart"]
         for execution, segments in self.extents.items():
             yield from (segment_key(self.head["life"], execution, number) for number in range(segments))
 
     @property
+    def tail(self) -> list[dict[str, Any]]:
+        """The events of the present execution that are in no segment yet."""
+        tail: list[dict[str, Any]] = self.head["tail"]
+        return tail
+
+    @property
     def extents(self) -> dict[int, int]:
-        """How many parts the history of each execution has that is kept."""
+        """How many segments the history of each execution has that is kept."""
         extents = {earlier: segments for earlier, segments, _ in self.head["earlier"]}
         return extents | {self.head["execution_id"]: self.head["segments"]}
 

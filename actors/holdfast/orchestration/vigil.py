@@ -59,6 +59,10 @@ class Debtor(Protocol):
         """Whether all of it is saved, and everybody has been told: False where that is not known."""
         ...
 
+    def is_busy(self) -> bool:
+        """Whether it does something just now: it may be telling others."""
+        ...
+
 
 class _Seen(NamedTuple):
     debtor: weakref.ref[Debtor]
@@ -89,6 +93,8 @@ class Vigil:
         self._left: set[str] = set()
         #: Those of them that nobody has started yet.
         self._spare: set[str] = set()
+        #: Those of them that were put off, and what they were known by then.
+        self._waited_for: dict[str, int] = {}
         #: Those that are being asked what they owe.
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -155,6 +161,17 @@ class Vigil:
         self._forget(address)
         return True
 
+    def put_off(self, address: str) -> bool:
+        """Whether nobody comes for it this time: it is here, and may be telling others just now. Only once for what it
+        owes: whatever it does may never end."""
+        self._trust()
+        here = self._here.get(address)
+        debtor = None if here is None else here.debtor()
+        if here is None or debtor is None or self._waited_for.get(address) == here.number or not debtor.is_busy():
+            return False
+        self._waited_for[address] = here.number
+        return True
+
     def has_paid(self, actor_id: str, address: str, number: int | None) -> bool:
         """Whether what it said when it had this number still counts. Asked in a turn that then crosses it off."""
         self._trust()
@@ -205,6 +222,7 @@ class Vigil:
     def _forget(self, address: str) -> None:
         self._written.pop(address, None)
         self._here.pop(address, None)
+        self._waited_for.pop(address, None)
         self._left.discard(address)
         self._spare.discard(address)
 
@@ -213,6 +231,7 @@ class Vigil:
             self._epoch = self._client.epoch
             self._written.clear()
             self._here.clear()
+            self._waited_for.clear()
             self._left.clear()
             self._spare.clear()
 
@@ -301,7 +320,7 @@ class VigilActor(DurableActor, VigilInterface, Remindable):
             self._put(turn, first, following, self.now() + LOOK_SECONDS if owing else None)
             await turn.save()
             turn.evict(*pages)
-        vigil.ask(self.id.id, owing, following)
+        vigil.ask(self.id.id, [address for address in owing if not vigil.put_off(address)], following)
 
     async def _on_deactivate(self) -> None:
         Vigil.of(self.host).lost(self.id.id)

@@ -151,6 +151,7 @@ class Queue:
     def changes(self) -> dict[str, Any]:
         """The state values that changed since the last call; None deletes one."""
         changed = self.stock.changes() | self._duplicates.changes() | self.post.changes()
+        self._dirty = self._dirty or self.stock.inline_changed
         if (config := self.settings.changed()) is not None:
             changed[CONFIG] = config
         if changed or self._dirty:

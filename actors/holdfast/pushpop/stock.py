@@ -77,6 +77,11 @@ class Stock:
         return self.waiting + self.delayed + self.holdings.locked
 
     @property
+    def inline_changed(self) -> bool:
+        """Whether the metadata is to be saved for what lies in it of the segments."""
+        return self._segments.inline_changed
+
+    @property
     def has_garbage(self) -> bool:
         return bool(self._garbage.ranges)
 
@@ -384,8 +389,10 @@ class Stock:
             lane = self._lane(priority)
             place = lane.append(size)
             key = place.segment_key
-            if key not in segments:
-                segments[key] = [] if place.ordinal == 0 else (yield from self._segments.items(key))
+            if place.ordinal == 0:
+                segments[key] = self._segments.begin(key)
+            elif key not in segments:
+                segments[key] = yield from self._segments.items(key)
             segments[key].append(entry)
             places.append(place)
             until = entry.get("until")
@@ -458,6 +465,8 @@ class Stock:
         value |= self.holdings.to_json()
         value["_lanes"] = {str(priority): lane.to_json() for priority, lane in self.lanes.items()}
         value["_next_segment"] = self._next_segment
+        if segments := self._segments.to_json():
+            value["_segments"] = segments
         if self._garbage.ranges:
             value["_garbage"] = self._garbage.ranges
         if (shelf := self.shelf.to_json()) is not None:
@@ -481,6 +490,7 @@ class Stock:
         stock.shelf = Shelf.from_json(metadata.get("_shelf"))
         stock.calendar = Calendar.from_json(metadata.get("_calendar"))
         stock._next_segment = metadata["_next_segment"]
+        stock._segments = Segments(name, metadata.get("_segments"))
         stock._garbage.ranges = [tuple(entry) for entry in metadata.get("_garbage", ())]
         return stock
 

@@ -125,6 +125,11 @@ class StoredQueue:
         self._calendar = Calendar.from_json(metadata.get("_calendar"))
         self._active_lock: dict[str, Any] | None = metadata.get("_active_lock")
         self._holdings = metadata["_holdings"]
+        self._inline = {key: {"items": items} for key, items in metadata.get("_segments", {}).items()}
+
+    def inline(self) -> Iterator[Steps[list[StoredItem]]]:
+        """What waits in the segments that lie in the metadata."""
+        return (self.in_segment(key, value) for key, value in self._inline.items())
 
     def in_segment(self, key: str, value: dict[str, Any]) -> Steps[list[StoredItem]]:
         """What waits in a segment of a lane. What was taken out of it is where it is held."""
@@ -195,9 +200,10 @@ class StoredQueue:
         """The segments that must be there: those with items that were never taken."""
         for lane in self._lanes.values():
             if not lane.exhausted:
-                yield from (segment_key(lane.priority, number) for number in range(lane.head, lane.tail))
+                keys = [segment_key(lane.priority, number) for number in range(lane.head, lane.tail)]
                 if lane.filled:
-                    yield segment_key(lane.priority, lane.tail)
+                    keys.append(segment_key(lane.priority, lane.tail))
+                yield from (key for key in keys if key not in self._inline)
 
     def totals(self) -> Steps[Totals]:
         """How many there are. Where something is overdue, that means to look at all of them."""
@@ -288,8 +294,11 @@ class StoredQueue:
 
         for key, steps in self.held():
             yield from counted(key, steps)
+        for steps in self.inline():
+            yield from counted(METADATA, steps)
         for lane in self._lanes.values():
-            for keys in _some(segment_key(lane.priority, number) for number in range(lane.head, lane.tail + 1)):
+            segments = (segment_key(lane.priority, number) for number in range(lane.head, lane.tail + 1))
+            for keys in _some(key for key in segments if key not in self._inline):
                 for key, value in (yield from _readable(keys, left_out)).items():
                     yield from counted(key, self.in_segment(key, value))
         for keys in _some(shelf_key(file) for file in self._shelf.files):
@@ -302,7 +311,9 @@ class StoredQueue:
         for number in range(lane.head, lane.tail + 1):
             key = segment_key(lane.priority, number)
             try:
-                [value] = yield (key,)
+                value = self._inline.get(key)
+                if value is None:
+                    [value] = yield (key,)
                 if value is not None and (waiting := (yield from self.in_segment(key, value))):
                     return waiting[0]
             except UNREADABLE as error:
@@ -361,7 +372,7 @@ class StoredQueue:
 
     def _deliver(self, taken: Sequence[Taken], known: dict[str, Any] | None = None) -> Steps[list[tuple[Taken, Item]]]:
         """With their payloads."""
-        values = dict(known or {})
+        values = self._inline | (known or {})
         homes = [entry.place.segment_key if entry.shelved is None else entry.shelved.key for entry in taken]
         if keys := tuple(dict.fromkeys(key for key in homes if key not in values)):
             values |= zip(keys, (yield keys), strict=True)

@@ -11,7 +11,6 @@ import itertools
 import secrets
 import weakref
 from collections import Counter, deque
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import orjson
@@ -20,7 +19,7 @@ from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from holdfast.runtime.contract import HostClient
 
@@ -30,10 +29,13 @@ LATER = {"later": True}
 # Bounds what one turn does, and with it how long the others wait.
 MOST_CALLS = 200
 MOST_BYTES = 4 * 1024 * 1024
-# How long an actor waits for what its own process asks next when nothing is known to be on its way, and how long it is
-# held for others in all, in seconds.
+# How long an actor waits for what its own process asks next, in seconds: when nothing is known to be on its way, and
+# when something is.
 PATIENCE = 0.05
-LONGEST_VISIT = 0.25
+EXPECTING_PATIENCE = 0.25
+# How long it is held for others in all. Another process waits that long at worst, for an actor whose own process has
+# more for it all the time; with less, many short orchestrations at once would need a second call each.
+LONGEST_VISIT = 0.5
 
 
 class _Call(NamedTuple):
@@ -94,18 +96,9 @@ class Gatherer:
             self._rouse(actor_id)
         return await answer
 
-    @contextmanager
-    def expecting(self, actor_id: str) -> Iterator[None]:
+    def expecting(self, actor_id: str) -> _Expecting:
         """Around work that will end in a call to this actor: a visit to it stays for that, if it does not take long."""
-        self._expected[actor_id] += 1
-        self._expected_until[actor_id] = asyncio.get_running_loop().time() + LONGEST_VISIT
-        try:
-            yield
-        finally:
-            self._expected[actor_id] -= 1
-            if not self._expected[actor_id]:
-                del self._expected[actor_id], self._expected_until[actor_id]
-                self._rouse(actor_id)
+        return _Expecting(self, actor_id)
 
     def ride(self, actor_id: str, method: str, data: bytes) -> asyncio.Future[dict[str, Any]]:
         """A call that costs no turn of its own: it goes with the next others for this actor, after them.
@@ -174,6 +167,26 @@ class Gatherer:
         if taken and (rider := self._riders.pop(actor_id, None)):
             taken.append(rider)
         return taken
+
+
+class _Expecting:
+    """A class, as every activity goes through here twice: a generator takes three times as long."""
+
+    def __init__(self, gatherer: Gatherer, actor_id: str) -> None:
+        self._gatherer = gatherer
+        self._actor_id = actor_id
+
+    def __enter__(self) -> None:
+        gatherer = self._gatherer
+        gatherer._expected[self._actor_id] += 1
+        gatherer._expected_until[self._actor_id] = asyncio.get_running_loop().time() + EXPECTING_PATIENCE
+
+    def __exit__(self, *failure: object) -> None:
+        gatherer, actor_id = self._gatherer, self._actor_id
+        gatherer._expected[actor_id] -= 1
+        if not gatherer._expected[actor_id]:
+            del gatherer._expected[actor_id], gatherer._expected_until[actor_id]
+            gatherer._rouse(actor_id)
 
 
 class _Visit:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 # As a traceback of a Python worker ends.
 _OURS = re.compile(r"holdfast\.errors\.\w+: (.+)")
 _LONGEST = 400
+_GONE = (
+    "Spark's Java process has ended in the middle of it. It may have run out of memory: "
+    "SPARK_DRIVER_MEMORY=4g in the environment gives it more."
+)
 
 
 @contextmanager
@@ -26,6 +30,8 @@ def in_one_sentence() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         raise ComponentFailed(sentence(str(error))) from error
+    except ConnectionError as error:
+        raise ComponentFailed(_GONE) from error
 
 
 def sentence(told: str) -> str:

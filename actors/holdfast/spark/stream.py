@@ -59,9 +59,9 @@ class Mark(NamedTuple):
     life: int
     created_at: float
     execution: int
-    #: How many events that execution had, and in which part of its history the last one was.
+    #: How many events that execution had, and how many segments of them: the last ones were in none yet.
     events: int
-    segment: int
+    segments: int
     updated_at: float
 
     @classmethod
@@ -72,7 +72,7 @@ class Mark(NamedTuple):
             head["created_at"],
             head["execution_id"],
             head["events"],
-            max(0, head["segments"] - 1),
+            head["segments"],
             head["updated_at"],
         )
         if not {int, float}.issuperset(map(type, mark)):
@@ -204,7 +204,8 @@ def _read(store: Store, stretches: list[Stretch]) -> Iterator[tuple[list[tuple[A
         try:
             instance = None if head is None else StoredInstance.read(address.actor_id, orjson.loads(head))
             # Deleted meanwhile, with its history.
-            if instance is not None and Mark.of(instance).is_of(stretch.until):
+            if head is not None and instance is not None and Mark.of(instance).is_of(stretch.until):
+                yield [], len(head)
                 yield from _events(store, stretch, address, instance)
         except UNREADABLE as error:
             _passed_over(address, error)
@@ -217,35 +218,50 @@ def _events(
     known = since is not None and since.is_of(until)
     begin = (address.app_id, instance.tenant, instance.instance_id)
     for execution, segments in sorted(instance.extents.items()):
-        first, after = (since.segment, since.events) if known and since and execution == since.execution else (0, 0)
+        first, after = (since.segments, since.events) if known and since and execution == since.execution else (0, 0)
         if execution > until.execution or (known and since and execution < since.execution):
             continue
-        last = until.segment if execution == until.execution else segments - 1
-        keys = [address.beside(segment_key(until.life, execution, number)) for number in range(first, last + 1)]
+        upto = until.events if execution == until.execution else None
+        shown = partial(_shown, begin, stretch, after, upto)
+        # What was in no segment when it was marked may be in one now, with later events.
+        end = min(until.segments + 1, segments) if execution == until.execution else segments
+        keys = [address.beside(segment_key(until.life, execution, number)) for number in range(first, end)]
         for at in range(0, len(keys), _SEGMENTS_AT_ONCE):
             some = keys[at : at + _SEGMENTS_AT_ONCE]
             values = store.lookup(some)
-            found = []
+            found: list[tuple[Any, ...]] = []
             for key in some:
-                part = address.at(key.rpartition(SEPARATOR)[2])
-                events = [
-                    begin + event
-                    for event in _events_of(part, values.get(key))
-                    if event.seq > after
-                    and (execution < until.execution or event.seq <= until.events)
-                    and (since is not None or event.timestamp > stretch.settled)
-                ]
-                if events:
-                    found += fitting(events, History.schema, partial(_passed_over, part))
+                found += shown(address.at(key.rpartition(SEPARATOR)[2]), values.get(key))
             yield found, sum(map(len, values.values()))
+        if execution == instance.head["execution_id"] and segments <= until.segments:
+            yield shown(address, instance.tail), 0
 
 
-def _events_of(part: Address, value: bytes | None) -> list[StoredEvent]:
+def _shown(
+    begin: tuple[str, ...],
+    stretch: Stretch,
+    after: int,
+    upto: int | None,
+    part: Address,
+    segment: bytes | list[dict[str, Any]] | None,
+) -> list[tuple[Any, ...]]:
+    """The rows of a part, of the events after one and up to another."""
+    events = [
+        begin + event
+        for event in _events_of(part, segment)
+        if event.seq > after
+        and (upto is None or event.seq <= upto)
+        and (stretch.since is not None or event.timestamp > stretch.settled)
+    ]
+    return list(fitting(events, History.schema, partial(_passed_over, part))) if events else []
+
+
+def _events_of(part: Address, segment: bytes | list[dict[str, Any]] | None) -> list[StoredEvent]:
     """None of a part that is missing or cannot be read: whoever waited for it would wait forever."""
     try:
-        if value is None:
+        if segment is None:
             raise StorageBroken("It is missing from the store.")
-        events = events_in(orjson.loads(value))
+        events = events_in(orjson.loads(segment) if isinstance(segment, bytes) else segment)
         for event in events:
             if not isinstance(event.seq, int) or not isinstance(event.timestamp, int | float):
                 raise StorageBroken("An event has no number, or no time.")

@@ -196,6 +196,8 @@ class Items(QueueTable):
 
     def tasks(self, address: Address, value: Any, owner: StoredQueue) -> Iterator[Task]:
         if address.state_key == METADATA:
+            for steps in owner.inline():
+                yield address, self._found(address, owner, steps)
             for key, steps in owner.held():
                 yield address.at(key), self._found(address, owner, steps)
             for key, parcel in owner.sent():
@@ -309,10 +311,14 @@ class Instances(InstanceTable):
 
 class History(InstanceTable):
     schema = SCHEMAS["history"]
-    states = (HISTORY,)
+    states = (HISTORY, HEAD)
 
     def tasks(self, address: Address, value: Any, owner: StoredInstance | None) -> Iterator[Task]:
-        if owner is not None and owner.keeps(address.state_key):
+        if owner is None:
+            return
+        if address.state_key == HEAD:
+            yield address, self._rows(address, owner, owner.tail)
+        elif owner.keeps(address.state_key):
             yield address, self._rows(address, owner, value)
 
     def _rows(self, address: Address, instance: StoredInstance, value: Any) -> Steps:

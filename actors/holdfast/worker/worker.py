@@ -354,7 +354,7 @@ class Worker:
 
 def _written(activity: Activity, result: Any) -> str:
     try:
-        return sendable(activity.result.dump(result))
+        return sendable(activity.result.dump(result), "A result")
     except (TypeError, TooLarge) as error:
         if activity.idempotent:
             raise not_kept(error) from error

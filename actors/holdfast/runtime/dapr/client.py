@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import secrets
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -159,6 +160,7 @@ def _operation(change: StateChange) -> bytes:
     return b'{"operation":"upsert","request":{"key":%b,"value":%b}}' % (dump(change.key), change.value)
 
 
+@lru_cache(maxsize=4096)
 def _path(actor_type: str, actor_id: str) -> str:
     return f"/actors/{_segment(actor_type, 'actor type')}/{quote(check_actor_id(actor_id), safe=':@')}"
 
