@@ -1,9 +1,11 @@
 """Spark: 2,000,000 items of one queue to a DataFrame, what memory it takes, and what a snapshot costs those who write.
 
-The items lie in one priority of one queue, some 280 MB in PostgreSQL in the layout of Dapr's component v2. Read by
-Holdfast's data source from a snapshot, by Spark's own JDBC source with ``from_json`` (in as many partitions and into
-the same columns, without a snapshot), and fetched by ADBC in two processes that do not look at them, which is the
-limit. Before anything is measured, both must have the same rows, by a sum over hashes of all columns. The memory is
+The items lie in one priority of one queue, some 260 MB in PostgreSQL in the layout of Dapr's component v2. Read by
+Holdfast's data source from a snapshot; by Spark's own JDBC source with ``from_json`` (in as many partitions and into
+the same columns, without a snapshot); and fetched by ADBC in two processes that do not look at them, which is the
+limit. What JDBC reads is a second table with the same segments as one would write them first, a list with an object for
+each item, which is what ``from_json`` is made for; and, in a line of its own, the segments as Holdfast stores them.
+Before anything is measured, all must have the same rows, by a sum over hashes of all columns. The memory is
 that of the largest Python process of the executor. Writers are one caller each: pushes over REST to the embedded host
 while its file is copied over and over, and commits to PostgreSQL while another process reads a snapshot of it, once as
 it comes and once with the lower priority of ``nice``.
@@ -41,6 +43,7 @@ from holdfast.local.binaries import cache_folder
 from holdfast.pushpop.config import QueueConfig
 from holdfast.pushpop.core import METADATA, Queue
 from holdfast.pushpop.items import Pushed
+from holdfast.pushpop.lines import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -55,8 +58,10 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 _DRIVER = "https://repo1.maven.org/maven2/org/postgresql/postgresql/42.7.4/postgresql-42.7.4.jar"
 _DRIVER_SHA256 = "188976721ead8e8627eb6d8389d500dccc0c9bebd885268a3047180274a6031e"
+#: What Holdfast reads, and the same with an object for each item.
+_OWN, _PLAIN = "state", "plain"
 _TABLE = (
-    "CREATE TABLE state (key text PRIMARY KEY, value bytea NOT NULL, etag uuid, row_id bigserial, "
+    "CREATE TABLE {} (key text PRIMARY KEY, value bytea NOT NULL, etag uuid, row_id bigserial, "
     "created_at timestamptz NOT NULL DEFAULT now(), updated_at timestamptz, expires_at timestamptz)"
 )
 _PREFIX = "bench||PushPopActor||orders||"
@@ -88,11 +93,13 @@ def _read(lab: Lab, url: str, items: int, rows: int) -> list[Row]:
         reads: dict[str, Callable[[], int]] = {
             "holdfast": lambda: _counted(snapshot.items()),
             "jdbc": lambda: _counted(_by_jdbc(spark, url, rows)),
+            "jdbc, own layout": lambda: _counted(_by_jdbc(spark, url, rows, _OWN)),
             "holdfast, some columns": lambda: _counted(snapshot.items(columns=_SOME_COLUMNS)),
             "jdbc, some columns": lambda: _counted(_by_jdbc(spark, url, rows).select(*_SOME_COLUMNS)),
             "adbc": lambda: _by_adbc(pool, url, rows),
         }
-        assert _summed(snapshot.items()) == _summed(_by_jdbc(spark, url, rows)), "they do not have the same rows"
+        frames = (snapshot.items(), _by_jdbc(spark, url, rows), _by_jdbc(spark, url, rows, _OWN))
+        assert len(set(map(_summed, frames))) == 1, "they do not have the same rows"
         taken: dict[str, list[float]] = {name: [] for name in reads}
         for number in range(lab.pace.rounds + 1):
             for name, read in reads.items():
@@ -112,6 +119,11 @@ def _read(lab: Lab, url: str, items: int, rows: int) -> list[Row]:
             Figure("Spark JDBC", "/s", tuple(taken["jdbc"])),
             floor=1.5,
             goal=2.0,
+        ),
+        Row(
+            f"{items:,} items, against JDBC over Holdfast's own segments",
+            ours,
+            Figure("Spark JDBC", "/s", tuple(taken["jdbc, own layout"])),
         ),
         Row(
             f"{items:,} items, {len(_SOME_COLUMNS)} columns of them",
@@ -147,7 +159,7 @@ def _summed(frame: DataFrame) -> int:
     return int(row["sum"])
 
 
-def _by_jdbc(spark: SparkSession, url: str, rows: int) -> DataFrame:
+def _by_jdbc(spark: SparkSession, url: str, rows: int, table: str = _PLAIN) -> DataFrame:
     from pyspark.sql import functions as f
 
     parts = urlsplit(url)
@@ -156,23 +168,34 @@ def _by_jdbc(spark: SparkSession, url: str, rows: int) -> DataFrame:
         driver="org.postgresql.Driver",
         user=parts.username or "",
         password=parts.password or "",
-        dbtable="(SELECT row_id, key, convert_from(value, 'UTF8') AS value FROM state WHERE key LIKE '%||segment-%') s",
+        dbtable=f"(SELECT row_id, key, convert_from(value, 'UTF8') AS value FROM {table} "
+        "WHERE key LIKE '%||segment-%') s",
         partitionColumn="row_id",
         lowerBound="1",
         upperBound=str(rows),
         numPartitions=str(PARTITIONS),
         fetchsize="100",
     )
-    entry = "struct<item: string, at: double, key: string, dedup: string, until: double, due: double>"
     parts_of_key, numbers = f.split("key", r"\|\|"), f.split(f.split("key", r"\|\|")[3], "-")
+    entry = "struct<item: string, at: double, key: string, dedup: string, until: double, due: double>"
+    stored = f"items array<{entry}>" if table == _PLAIN else "lines string, at array<double>"
     segments = read.load().select(
         parts_of_key[0].alias("app_id"),
         parts_of_key[2].alias("queue"),
         numbers[1].cast("long").alias("priority"),
         numbers[2].alias("segment"),
-        f.from_json("value", f"items array<{entry}>").alias("value"),
+        f.from_json("value", stored).alias("value"),
     )
-    return segments.select("*", f.posexplode("value.items").alias("ordinal", "entry")).select(
+    if table == _PLAIN:
+        items = segments.select("*", f.posexplode("value.items").alias("ordinal", "entry"))
+        names = ("item", "at", "due", "until", "dedup", "key")
+        item, at, due, until, dedup, key = (f.col(f"entry.{name}") for name in names)
+    else:
+        items = segments.select("*", f.posexplode(f.split("value.lines", "\n")).alias("ordinal", "item"))
+        item, at = f.col("item"), f.get(f.col("value.at"), f.col("ordinal"))
+        due, until = f.lit(None).cast("double"), f.lit(None).cast("double")
+        dedup, key = f.lit(None).cast("string"), f.lit(None).cast("string")
+    return items.select(
         "app_id",
         f.lit("default").alias("tenant"),
         "queue",
@@ -180,13 +203,13 @@ def _by_jdbc(spark: SparkSession, url: str, rows: int) -> DataFrame:
         f.concat(f.lit("0-"), "priority", f.lit("-"), "segment", f.lit("-"), "ordinal").alias("id"),
         "priority",
         f.lit("waiting").alias("state"),
-        "entry.item",
-        f.timestamp_micros((f.col("entry.at") * 1_000_000).cast("long")).alias("enqueued_at"),
-        f.timestamp_micros((f.col("entry.due") * 1_000_000).cast("long")).alias("due_at"),
-        f.timestamp_micros((f.col("entry.until") * 1_000_000).cast("long")).alias("expires_at"),
+        item.alias("item"),
+        f.timestamp_micros((at * 1_000_000).cast("long")).alias("enqueued_at"),
+        f.timestamp_micros((due * 1_000_000).cast("long")).alias("due_at"),
+        f.timestamp_micros((until * 1_000_000).cast("long")).alias("expires_at"),
         f.lit(0).cast("long").alias("delivery_count"),
-        f.col("entry.dedup").alias("dedup_id"),
-        f.col("entry.key").alias("idempotency_key"),
+        dedup.alias("dedup_id"),
+        key.alias("idempotency_key"),
         f.lit(None).cast("string").alias("last_error"),
     )
 
@@ -388,25 +411,31 @@ def _fill(url: str, items: int) -> int:
     """Writes a queue as its actor would have, and answers how many rows it has."""
     import psycopg
 
-    with psycopg.connect(url) as connection:
-        connection.execute(_TABLE)
-        with connection.cursor().copy("COPY state (key, value) FROM STDIN") as rows:
-            count = 0
+    count = 0
+    with psycopg.connect(url) as own, psycopg.connect(url) as plain:
+        own.execute(_TABLE.format(_OWN))
+        plain.execute(_TABLE.format(_PLAIN))
+        with (
+            own.cursor().copy(f"COPY {_OWN} (key, value) FROM STDIN") as rows,
+            plain.cursor().copy(f"COPY {_PLAIN} (key, value) FROM STDIN") as peers,
+        ):
             for key, value in _stored(items):
-                rows.write_row((f"{_PREFIX}{key}", value))
-                count += key.startswith("segment-")
-        connection.commit()
-        connection.execute("ANALYZE state")
-        connection.commit()
+                rows.write_row((f"{_PREFIX}{key}", orjson.dumps(value)))
+                if key.startswith("segment-"):
+                    peers.write_row((f"{_PREFIX}{key}", orjson.dumps({"items": unpacked(value)})))
+                    count += 1
+        for connection, table in ((own, _OWN), (plain, _PLAIN)):
+            connection.commit()
+            connection.execute(f"ANALYZE {table}")
     return count
 
 
-def _stored(items: int) -> Iterator[tuple[str, bytes]]:
+def _stored(items: int) -> Iterator[tuple[str, Any]]:
     queue = Queue("orders", QueueConfig())
     last: dict[str, Any] = {}
     for start in range(0, items, 1000):
         pushed = [Pushed(0, orjson.dumps(ITEM | {"number": number}).decode()) for number in range(start, start + 1000)]
-        steps = queue.push(1_700_000_000.0, pushed)
+        steps = queue.push(1_700_000_000.0 + start / 1000, pushed)
         with contextlib.suppress(StopIteration):
             keys = next(steps)
             while True:
@@ -414,12 +443,11 @@ def _stored(items: int) -> Iterator[tuple[str, bytes]]:
         changed = queue.changes()
         metadata = changed.pop(METADATA)
         for key in last.keys() - changed.keys():
-            yield key, orjson.dumps(last[key])
+            yield key, last[key]
         # The last one may be filled further.
         *full, tail = sorted(changed, key=lambda key: int(key.rpartition("-")[2]))
         for key in full:
-            yield key, orjson.dumps(changed[key])
+            yield key, changed[key]
         last = {tail: changed[tail]}
-    for key, value in last.items():
-        yield key, orjson.dumps(value)
-    yield METADATA, orjson.dumps(metadata)
+    yield from last.items()
+    yield METADATA, metadata

@@ -288,7 +288,7 @@ class Journal:
         value = self._reader(actor)
         if container.startswith("d"):
             return value(f"shelf-{container[1:]}")[int(ordinal)]
-        return stored.with_inline(value)(f"segment-{priority}-{container}")["items"][int(ordinal)]
+        return stored.with_segments(value)(f"segment-{priority}-{container}")[int(ordinal)]
 
     def _reader(self, actor: str) -> Callable[[str], Any]:
         prefix = _prefix(actor)

@@ -117,7 +117,7 @@ class Contents:
     def keys(self) -> set[str]:
         """Every key the queue still needs, and the names of segments without one."""
         held = [entry for entry, _ in self.everything()]
-        segments = {entry.segment_key for entry in held}
+        segments = {entry.key for entry in held}
         files = {f"shelf-{entry.shelved[0]}" for entry in (*held, *self.not_due) if entry.shelved is not None}
         return self.own_keys | segments | files
 
@@ -191,8 +191,8 @@ def read(value: Callable[[str], Any], partition: int = 0) -> Contents:
     return contents
 
 
-def with_inline(value: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Also gives the segments that lie in the metadata."""
+def with_segments(value: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Gives what lies in a segment, also in one that is in the metadata."""
 
     def found(key: str) -> Any:
         stored = value(key)
@@ -200,14 +200,22 @@ def with_inline(value: Callable[[str], Any]) -> Callable[[str], Any]:
             return stored
         inline = value("metadata").get("_segments", {})
         assert stored is None or key not in inline, f"{key} is in two places"
-        return {"items": inline[key]} if key in inline else stored
+        segment = inline.get(key, stored)
+        return None if segment is None else list(_entries(segment))
 
     return found
 
 
+def _entries(segment: dict[str, Any]) -> Iterator[Any]:
+    lines, more = segment["lines"].split("\n"), segment.get("more", {})
+    for number, (line, at) in enumerate(zip(lines, segment["at"], strict=True)):
+        rest = more.get(str(number), {})
+        yield rest if at is None else {"item": line, "at": at} | rest
+
+
 class _Reader:
     def __init__(self, value: Callable[[str], Any], contents: Contents) -> None:
-        self._value = with_inline(value)
+        self._value = with_segments(value)
         self._contents = contents
 
     def read(self, metadata: dict[str, Any]) -> None:
@@ -255,7 +263,7 @@ class _Reader:
         head, offset, tail, filled, *_ = lane
         found: list[Entry] = []
         for segment in range(head, tail + 1 if filled else tail):
-            items = self._own(f"segment-{priority}-{segment}")["items"]
+            items = self._own(f"segment-{priority}-{segment}")
             assert segment < tail or len(items) == filled, f"segment-{priority}-{segment} has not {filled} items"
             first = offset if segment == head else 0
             for ordinal, item in enumerate(items[first:], first):
@@ -292,7 +300,7 @@ class _Reader:
         found = []
         for priority, segment, ordinal, deliveries, *more in taken:
             error, *shelved = more or [None]
-            item = self._value(f"segment-{priority}-{segment}")["items"][ordinal]
+            item = self._value(f"segment-{priority}-{segment}")[ordinal]
             # One that is on its way elsewhere may have been withdrawn from where it lies.
             until = item.get("until") if item else None
             found.append(Entry((priority, segment, ordinal), deliveries, error, tuple(shelved) or None, until))  # type: ignore[arg-type]

@@ -91,7 +91,8 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
             found += waiting
             assert key in needed or not waiting
             if (pushed := reader.only_pushed(key, load(value))) is not None:
-                assert list(zip(pushed.ids, pushed.texts, pushed.enqueued_at, strict=True)) == [
+                ids = [f"{pushed.named}{pushed.first + number}" for number in range(len(waiting))]
+                assert list(zip(ids, pushed.lines.split("\n"), pushed.enqueued_at, strict=True)) == [
                     (i.id, i.text, i.enqueued_at) for i in waiting
                 ]
         elif key.startswith("shelf-"):

@@ -40,7 +40,7 @@ def database(tmp_path: Path, segments_apart: None) -> Path:
         queue.push(*({"of": name, "n": number} for number in range(150)))
         queue.lock(count=5)
         queues[name] = {key: value.decode() for key, value in queue.store.items()}
-    queues["torn"]["segment-0-1"] = '{"items": [{"item": '
+    queues["torn"]["segment-0-1"] = '{"lines": "1\\n2'
     queues["later"]["metadata"] = json.dumps(json.loads(queues["later"]["metadata"]) | {"_format": 99})
     del queues["missing"]["segment-0-0"]
     rows = [

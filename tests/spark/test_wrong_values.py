@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("segments_apart")
 def test_a_time_that_is_none_costs_one_item(tmp_path: Path, strange: Any) -> None:
     queue = _queue(3)
     segment = json.loads(queue["segment-0-0"])
-    segment["items"][1]["at"] = strange
+    segment["at"][1] = strange
     _check_items(tmp_path, queue | {"segment-0-0": json.dumps(segment)}, ["0", "2"], "enqueued_at")
 
 
@@ -33,15 +33,45 @@ def test_a_time_that_is_none_costs_one_item(tmp_path: Path, strange: Any) -> Non
 def test_a_payload_that_is_no_text_costs_one_item(tmp_path: Path, strange: Any) -> None:
     queue = _queue(3)
     segment = json.loads(queue["segment-0-0"])
-    segment["items"][1]["item"] = strange
+    segment["at"][1] = None
+    segment["more"] = {"1": {"item": strange, "at": 1.0}}
     _check_items(tmp_path, queue | {"segment-0-0": json.dumps(segment)}, ["0", "2"], "item")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lines": "0\n1\n2\n3"},
+        {"lines": "0\n1"},
+        {"lines": 7},
+        {"lines": None},
+        {"at": [1.0]},
+        {"at": 1.0},
+        {"more": {"3": {}}},
+        {"more": {"one": {}}},
+        {"more": [1]},
+    ],
+)
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_segment_that_does_not_add_up_costs_itself(tmp_path: Path, wrong: dict[str, Any], taken: int) -> None:
+    """No payload is shown with the time of another."""
+    queue = DrivenQueue("x")
+    queue.push(*range(3))
+    if taken:
+        queue.pop(count=taken)
+    stored = {key: value.decode() for key, value in queue.store.items()}
+    stored["segment-0-0"] = json.dumps(json.loads(stored["segment-0-0"]) | wrong)
+    file = _written(tmp_path, good=_queue(2), bad=stored)
+    assert {row["queue"] for row in read(file, "items")} == {"good"}
+    [problem] = read(file, "problems")
+    assert (problem["actor_id"], problem["state_key"], problem["problem"]) == ("bad", "segment-0-0", "broken")
 
 
 def test_the_same_in_a_segment_of_the_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     queue = _queue(3)
     metadata = json.loads(queue["metadata"])
-    metadata["_segments"]["segment-0-0"][1]["at"] = "soon"
+    metadata["_segments"]["segment-0-0"]["at"][1] = "soon"
     _check_items(tmp_path, queue | {"metadata": json.dumps(metadata)}, ["0", "2"], "enqueued_at", key="metadata")
 
 
@@ -71,7 +101,7 @@ def _check_items(
         (
             "dead_letters",
             "segment-0-0",
-            lambda value, strange: {"items": [*value["items"][:-1], _dead(value["items"][-1], strange)]},
+            lambda value, strange: value | {"more": value["more"] | {"3": _dead(value["more"]["3"], strange)}},
         ),
     ],
 )
@@ -247,8 +277,7 @@ def _everything() -> dict[str, str]:
         queue.lock(count=1, ttl_seconds=300)
         queue.lock(count=1, ttl_seconds=300)
         stored = {key: json.loads(value) for key, value in queue.store.items()}
-        for entry in stored["segment-0-0"]["items"]:
-            entry["origin"] = _ORIGIN
+        stored["segment-0-0"]["more"] = {str(number): {"origin": _ORIGIN} for number in range(4)}
         values |= {f"{QUEUE}{name}||{key}": json.dumps(value) for key, value in stored.items()}
         instance = f"shop||OrchestrationActor||{name}||"
         values[f"{instance}instance"] = json.dumps(_HEAD)

@@ -19,7 +19,7 @@ class Place(NamedTuple):
     ordinal: int
 
     @property
-    def segment_key(self) -> str:
+    def key(self) -> str:
         return segment_key(self.priority, self.segment)
 
     def item_id(self, partition: int) -> str:
@@ -106,7 +106,7 @@ class Taken:
     @property
     def keys(self) -> tuple[str, ...]:
         """The state values it lies in."""
-        return (self.place.segment_key,) if self.shelved is None else (self.place.segment_key, self.shelved.key)
+        return (self.place.key,) if self.shelved is None else (self.place.key, self.shelved.key)
 
     def item_id(self, partition: int) -> str:
         if self.shelved is None:

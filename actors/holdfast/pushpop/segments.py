@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from holdfast.errors import StorageBroken
+from holdfast.pushpop.lines import packed, unpacked
 
 if TYPE_CHECKING:
+    from holdfast.pushpop.lines import Entry
     from holdfast.pushpop.steps import Steps
 
 # What lies in the metadata, all segments together.
@@ -20,15 +22,17 @@ INLINE_BYTES = 2 * 1024
 
 
 class Segments:
-    def __init__(self, queue: str, inline: dict[str, list[Any]] | None = None) -> None:
+    def __init__(self, queue: str, inline: dict[str, dict[str, Any]] | None = None) -> None:
         self._queue = queue
-        #: Those in the metadata, and how large they are.
+        #: Those in the metadata as they are written, and how large they are.
         self._inline = inline or {}
-        self._sizes = {key: len(orjson.dumps(items)) for key, items in self._inline.items()}
+        self._sizes = {key: _size(value) for key, value in self._inline.items()}
         #: Whether those have changed since they were last written.
         self.inline_changed = False
-        self._changed: dict[str, dict[str, list[Any]] | None] = {}
-        self._read: dict[str, dict[str, list[Any]]] = {}
+        #: What this turn has read or begun, and which of that is to be written.
+        self._entries: dict[str, list[Entry]] = {}
+        self._put: dict[str, None] = {}
+        self._deleted: set[str] = set()
 
     def items(self, key: str) -> Steps[list[Any]]:
         """What a segment holds; it must be there."""
@@ -38,50 +42,66 @@ class Segments:
         return items
 
     def items_if_any(self, key: str) -> Steps[list[Any] | None]:
-        if key in self._inline:
-            return self._inline[key]
-        value = self._changed.get(key) or self._read.get(key)
-        if value is None:
-            [value] = yield (key,)
+        if key not in self._entries:
+            value = self._inline.get(key)
             if value is None:
-                return None
-            self._read[key] = value
-        return value["items"]
+                [value] = yield (key,)
+                if value is None:
+                    return None
+            self._entries[key] = unpacked(value)
+        return self._entries[key]
 
     def begin(self, key: str) -> list[Any]:
         """One that is not there yet, and has nothing in it before it is put."""
-        self._inline[key], self._sizes[key] = [], 0
-        return self._inline[key]
+        self._inline[key], self._sizes[key] = {}, 0
+        self._entries[key] = []
+        return self._entries[key]
 
-    def put(self, key: str, items: list[Any]) -> None:
-        if key not in self._inline:
-            self._changed[key] = {"items": items}
-            return
-        self._inline[key], self._sizes[key] = items, len(orjson.dumps(items))
-        self.inline_changed = True
-        # What has lain there for longest makes room, and is not written again before it changes. None does for one that
-        # does not fit anyway.
-        others = () if self._sizes[key] > INLINE_BYTES else [other for other in self._inline if other != key]
-        for other in (*others, key):
-            if sum(self._sizes.values()) <= INLINE_BYTES:
-                break
-            del self._sizes[other]
-            self._changed[other] = {"items": self._inline.pop(other)}
+    def put(self, key: str) -> None:
+        """What was read of it, or begun, has changed."""
+        self._put[key] = None
 
     def delete(self, key: str) -> None:
+        self._put.pop(key, None)
         if key in self._inline:
             del self._inline[key], self._sizes[key]
             self.inline_changed = True
         else:
-            self._changed[key] = None
+            self._deleted.add(key)
 
-    def to_json(self) -> dict[str, list[Any]]:
+    def to_json(self) -> dict[str, dict[str, Any]]:
         """Those in the metadata."""
         self.inline_changed = False
         return self._inline
 
     def changes(self) -> dict[str, Any]:
         """What changed since the last call, but for what is inline. The turn is over: what was read is forgotten."""
-        self._read.clear()
-        changed, self._changed = self._changed, {}
+        changed: dict[str, Any] = dict.fromkeys(self._deleted)
+        for key in self._put:
+            value = packed(self._entries[key])
+            if key in self._inline:
+                self._inline[key], self._sizes[key] = value, _size(value)
+                self.inline_changed = True
+            else:
+                changed[key] = value
+        changed |= self._make_room()
+        self._entries.clear()
+        self._put.clear()
+        self._deleted.clear()
         return changed
+
+    def _make_room(self) -> dict[str, Any]:
+        """What has to leave the metadata."""
+        left: dict[str, Any] = {}
+        # First what does not fit anyway; then what has lain there for longest, which is not written again before it
+        # changes.
+        for key in sorted(self._inline, key=lambda key: (self._sizes[key] <= INLINE_BYTES, key in self._put)):
+            if sum(self._sizes.values()) <= INLINE_BYTES:
+                break
+            del self._sizes[key]
+            left[key] = self._inline.pop(key)
+        return left
+
+
+def _size(value: dict[str, Any]) -> int:
+    return len(orjson.dumps(value))

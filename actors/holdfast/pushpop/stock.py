@@ -160,9 +160,9 @@ class Stock:
             yield from self._pass_head(lane)
             lane.count -= 1
         else:
-            items = yield from self._segments.items(taken.place.segment_key)
+            items = yield from self._segments.items(taken.place.key)
             items[taken.place.ordinal] = items[taken.place.ordinal] | {GONE: True} if keep else None
-            self._segments.put(taken.place.segment_key, items)
+            self._segments.put(taken.place.key)
             lane.gaps += 1
             lane.count -= 1
         self._leave_if_empty(lane)
@@ -257,7 +257,7 @@ class Stock:
             if slot is None:
                 raise StorageBroken(f"Queue {self._name} is damaged: a delayed item is missing from the store.")
             return Delivery(taken, Item.from_json(slot))
-        items = yield from self._segments.items(taken.place.segment_key)
+        items = yield from self._segments.items(taken.place.key)
         return Delivery(taken, Item.from_json(items[taken.place.ordinal]))
 
     def expired_of(self, taken: Iterable[Taken], now: float) -> Steps[list[Taken]]:
@@ -293,7 +293,7 @@ class Stock:
         lane = self.lanes.get(place.priority)
         if lane is None or not lane.spans(place):
             return None
-        items = yield from self._segments.items(place.segment_key)
+        items = yield from self._segments.items(place.key)
         waiting = waiting_at(place, items[place.ordinal]) if place.ordinal < len(items) else None
         return Found(waiting, shelved, None) if waiting is not None and waiting.shelved == shelved else None
 
@@ -388,7 +388,7 @@ class Stock:
         for priority, entry, size in entries:
             lane = self._lane(priority)
             place = lane.append(size)
-            key = place.segment_key
+            key = place.key
             if place.ordinal == 0:
                 segments[key] = self._segments.begin(key)
             elif key not in segments:
@@ -399,8 +399,8 @@ class Stock:
             if until is not None and (lane.look_at is None or until < lane.look_at):
                 lane.look_at = until
                 yield from self.calendar.add(until, [LOOK_THROUGH, priority, place.segment])
-        for key, items in segments.items():
-            self._segments.put(key, items)
+        for key in segments:
+            self._segments.put(key)
         return places
 
     def _to_the_front(self, number: int, taken: Iterable[Taken]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import HoldfastError, StorageBroken
@@ -23,6 +22,7 @@ from holdfast.pushpop.format import refuse_other_format
 from holdfast.pushpop.holdings import ERRORS, Group, Lock, Parcel, group_key, lock_key, parcel_key
 from holdfast.pushpop.items import Item, ItemId, Place, segment_key, shelf_key
 from holdfast.pushpop.lanes import Lane
+from holdfast.pushpop.lines import BREAK, split, unpacked
 from holdfast.pushpop.shelf import Shelf
 from holdfast.pushpop.stock import has_expired, waiting_at
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.pushpop.items import Taken
+    from holdfast.pushpop.lines import Entry
     from holdfast.pushpop.steps import Steps
 
 WAITING, DELAYED, LOCKED = "waiting", "delayed", "locked"
@@ -40,7 +41,6 @@ MOVING = "moving"
 SEGMENTS, SHELVES = "segment-", "shelf-"
 _SEGMENT = re.compile(r"segment-(\d+)-(\d+)\Z", re.ASCII)
 _SHELF = re.compile(r"shelf-(\d+)\Z", re.ASCII)
-_ITEM_OF, _MOMENT_OF = itemgetter("item"), itemgetter("at")
 # Values that are asked for at once where all of them have to be seen. A lock can have some megabytes.
 _AT_ONCE = 8
 #: What reading a value can end in that nobody wrote who knew the layout.
@@ -74,12 +74,9 @@ class Pushed(NamedTuple):
     #: Their ids are this, and numbers that follow each other from this one on.
     named: str
     first: int
-    texts: list[str]
+    #: Their payloads, one in each.
+    lines: str
     enqueued_at: list[float]
-
-    @property
-    def ids(self) -> list[str]:
-        return [f"{self.named}{self.first + number}" for number in range(len(self.texts))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,7 @@ class StoredQueue:
         self._calendar = Calendar.from_json(metadata.get("_calendar"))
         self._active_lock: dict[str, Any] | None = metadata.get("_active_lock")
         self._holdings = metadata["_holdings"]
-        self._inline = {key: {"items": items} for key, items in metadata.get("_segments", {}).items()}
+        self._inline: dict[str, Any] = metadata.get("_segments", {})
 
     def inline(self) -> Iterator[Steps[list[StoredItem]]]:
         """What waits in the segments that lie in the metadata."""
@@ -134,32 +131,27 @@ class StoredQueue:
     def in_segment(self, key: str, value: dict[str, Any]) -> Steps[list[StoredItem]]:
         """What waits in a segment of a lane. What was taken out of it is where it is held."""
         priority, segment = _numbers(_SEGMENT, key)
-        entries: list[Any] = value["items"]
-        start, end = self._span(priority, segment, entries)
+        entries = unpacked(value)
+        start, end = self._span(priority, segment, len(entries))
         taken = [found for at in range(start, end) if (found := waiting_at(Place(priority, segment, at), entries[at]))]
-        if any(entry.shelved is not None for entry in taken):
-            return self._alive((yield from self._deliver(taken, {key: value})), WAITING)
-        return self._alive(((entry, Item.from_json(entries[entry.place.ordinal])) for entry in taken), WAITING)
+        return self._alive((yield from self._deliver(taken, {key: entries})), WAITING)
 
     def only_pushed(self, key: str, value: dict[str, Any]) -> Pushed | None:
         """The same, where nothing is known of any but its payload and when it was pushed; None where more is.
 
-        There may be millions of these, so they are left in lists as they are.
+        There may be millions of these, so nobody looks at each.
         """
+        if "more" in value:
+            return None
         priority, segment = _numbers(_SEGMENT, key)
-        entries: list[Any] = value["items"]
-        start, end = self._span(priority, segment, entries)
-        if end - start < len(entries):
-            entries = entries[start:end]
-        try:
-            texts = list(map(_ITEM_OF, entries))
-            moments = list(map(_MOMENT_OF, entries))
-            if sum(map(len, entries)) != 2 * len(entries):
-                return None
-        except (KeyError, TypeError):
-            return None  # a gap, or one that lies elsewhere
+        lines, moments = value["lines"], value["at"]
+        start, end = self._span(priority, segment, len(moments))
+        if start == end:
+            return None
+        if end - start < len(moments):
+            lines, moments = BREAK.join(split(value)[start:end]), moments[start:end]
         named = Place(priority, segment, 0).item_id(self.partition)[:-1]
-        return Pushed(priority, named, start, texts, moments)
+        return Pushed(priority, named, start, lines, moments)
 
     def on_shelf(self, key: str, slots: list[Any]) -> Steps[list[StoredItem]]:
         """What is not due yet, or has fallen due unnoticed. What was noticed is in its lane."""
@@ -237,12 +229,12 @@ class StoredQueue:
 
     # Inside
 
-    def _span(self, priority: int, segment: int, entries: list[Any]) -> tuple[int, int]:
-        """Which of them were never taken."""
+    def _span(self, priority: int, segment: int, length: int) -> tuple[int, int]:
+        """Which of so many were never taken."""
         lane = self._lanes.get(priority)
         if lane is None or not lane.head <= segment <= lane.tail:
             return 0, 0
-        end = min(lane.filled, len(entries)) if segment == lane.tail else len(entries)
+        end = min(lane.filled, length) if segment == lane.tail else length
         start = lane.offset if segment == lane.head else 0
         return min(start, end), end
 
@@ -370,20 +362,26 @@ class StoredQueue:
         source = self._queue.post.source
         return Sent(qualify(self.tenant, parcel.target), arrivals_key(source), source, number, items)
 
-    def _deliver(self, taken: Sequence[Taken], known: dict[str, Any] | None = None) -> Steps[list[tuple[Taken, Item]]]:
-        """With their payloads."""
-        values = self._inline | (known or {})
-        homes = [entry.place.segment_key if entry.shelved is None else entry.shelved.key for entry in taken]
-        if keys := tuple(dict.fromkeys(key for key in homes if key not in values)):
-            values |= zip(keys, (yield keys), strict=True)
+    def _deliver(
+        self, taken: Sequence[Taken], known: dict[str, list[Entry]] | None = None
+    ) -> Steps[list[tuple[Taken, Item]]]:
+        """With their payloads; ``known`` is what is known of what lies in some values."""
+        slots = dict(known or {})
+        homes = [entry.place if entry.shelved is None else entry.shelved for entry in taken]
+        keys = tuple(
+            dict.fromkeys(home.key for home in homes if home.key not in slots and home.key not in self._inline)
+        )
+        values = self._inline | (dict(zip(keys, (yield keys), strict=True)) if keys else {})
         found = []
-        for entry, key in zip(taken, homes, strict=True):
-            if values[key] is None:
-                raise StorageBroken(f"{key} is missing from the store.")
-            shelved = entry.shelved
-            stored = values[key]["items"][entry.place.ordinal] if shelved is None else values[key][shelved.ordinal]
+        for entry, home in zip(taken, homes, strict=True):
+            if home.key not in slots:
+                value = values[home.key]
+                if value is None:
+                    raise StorageBroken(f"{home.key} is missing from the store.")
+                slots[home.key] = unpacked(value) if entry.shelved is None else value
+            stored = slots[home.key][home.ordinal]
             if stored is None:
-                raise StorageBroken(f"An item is missing from {key}.")
+                raise StorageBroken(f"An item is missing from {home.key}.")
             found.append((entry, Item.from_json(stored)))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, TimestampType
 
+from holdfast.pushpop.lines import BREAK
 from holdfast.spark.fitting import is_within, strangers
 from holdfast.spark.packed import FIRST, NUMBERED
 from holdfast.spark.schemas import SCHEMAS
@@ -56,9 +58,8 @@ class Block:
         """A value for each row."""
         if column in self._own:
             return pa.concat_arrays(self._own[column])
-        first = self._runs[0].same.get(column)
-        if all(run.same.get(column) == first for run in self._runs):
-            return pa.repeat(pa.scalar(first, kind), self.length)
+        if self._all_same:
+            return pa.repeat(pa.scalar(self._runs[0].same.get(column), kind), self.length)
         return self.of_runs(column, kind).take(self._run_of_each())
 
     def numbered(self, kind: pa.DataType) -> pa.Array:
@@ -77,6 +78,8 @@ class Block:
         return pa.ListArray.from_arrays(self._ends(), pa.concat_arrays(self._own[column]))
 
     def of_runs(self, column: int, kind: pa.DataType) -> pa.Array:
+        if self._all_same:
+            return pa.repeat(pa.scalar(self._runs[0].same.get(column), kind), len(self._runs))
         return pa.array([run.same.get(column) for run in self._runs], kind)
 
     def names(self, kind: pa.DataType) -> pa.Array:
@@ -84,6 +87,12 @@ class Block:
 
     def firsts(self, kind: pa.DataType) -> pa.Array:
         return pa.array([run.first for run in self._runs], kind)
+
+    @cached_property
+    def _all_same(self) -> bool:
+        """Whether all runs have the same in common, as those of one queue do. Nothing is added once this was asked."""
+        first = self._runs[0].same
+        return all(run.same is first or run.same == first for run in self._runs)
 
     def _ends(self) -> pa.Array:
         return pa.array(accumulate((run.length for run in self._runs), initial=0), pa.int32())
@@ -136,18 +145,25 @@ class PackedColumns(Columns):
         return block.lists(column) if pa.types.is_list(kind) else block.of_runs(column, kind)
 
 
-def fitted(values: Sequence[Any], kind: StringType | TimestampType) -> pa.Array | None:
-    """As a column of this kind has them; None where some do not fit, which are found one by one."""
+def fitted_lines(texts: Sequence[str], lengths: Sequence[int]) -> pa.Array | None:
+    """The lines of all texts, which have so many each; None where some do not fit, which are found one by one."""
     try:
-        if isinstance(kind, StringType):
-            return pa.array(values, pa.string())
-        if strangers(values, kind):
-            return None  # Arrow takes true for a number
-        seconds = pa.array(values, pa.float64())
-        least, most = pc.min_max(seconds).as_py().values()
-        return _moments(seconds) if least is None or is_within(least, most, kind) else None
+        lines = pc.split_pattern(pa.array(texts, pa.string()), BREAK)
     except (TypeError, ValueError):
         return None
+    return lines.flatten() if pc.list_value_length(lines).equals(pa.array(lengths, pa.int32())) else None
+
+
+def fitted_moments(values: Sequence[Any]) -> pa.Array | None:
+    """The same for times, in seconds."""
+    if strangers(values, TimestampType()):
+        return None  # Arrow takes true for a number
+    try:
+        seconds = pa.array(values, pa.float64())
+    except ValueError:
+        return None
+    least, most = pc.min_max(seconds).as_py().values()
+    return _moments(seconds) if least is None or is_within(least, most, TimestampType()) else None
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

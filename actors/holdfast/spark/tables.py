@@ -7,8 +7,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from pyspark.sql.types import StringType, TimestampType
-
 from holdfast.errors import HoldfastError, StorageBroken
 from holdfast.idempotency.interface import IDEMPOTENCY_TYPE
 from holdfast.idempotency.record import KEY, RECORD, Record, current
@@ -21,7 +19,7 @@ from holdfast.pushpop.core import CONFIG, METADATA
 from holdfast.pushpop.replies import shown_id
 from holdfast.pushpop.stored import MOVING, SEGMENTS, SHELVES, WAITING, StoredQueue
 from holdfast.runtime.serialization import dump
-from holdfast.spark.batches import Block, Run, fitted
+from holdfast.spark.batches import Block, Run, fitted_lines, fitted_moments
 from holdfast.spark.rows import SEPARATOR
 from holdfast.spark.schemas import SCHEMAS
 
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 _PRIORITY, _STATE, _ITEM, _ENQUEUED_AT, _DELIVERIES = (
     SCHEMAS["items"].names.index(name) for name in ("priority", "state", "item", "enqueued_at", "delivery_count")
 )
-_TEXT, _TIME = StringType(), TimestampType()
 
 ANYTHING: Pattern = ("", "")
 
@@ -180,10 +177,13 @@ class _Segment(NamedTuple):
     queue: StoredQueue
     pushed: Pushed
 
-    def run(self) -> Run:
-        same = dict(enumerate(_begin(self.address, self.queue)))
-        same |= {_PRIORITY: self.pushed.priority, _STATE: WAITING, _DELIVERIES: 0}
-        return Run(len(self.pushed.texts), same, self.pushed.named, self.pushed.first)
+    def run(self, same: dict[int, Any]) -> Run:
+        return Run(len(self.pushed.enqueued_at), same, self.pushed.named, self.pushed.first)
+
+    def same(self) -> dict[int, Any]:
+        """What all items of its queue and priority have in common."""
+        begin = dict(enumerate(_begin(self.address, self.queue)))
+        return begin | {_PRIORITY: self.pushed.priority, _STATE: WAITING, _DELIVERIES: 0}
 
 
 class Items(QueueTable):
@@ -218,11 +218,16 @@ class Items(QueueTable):
 
     def _add(self, segments: list[_Segment]) -> bool:
         """Whether all of them can be shown."""
-        texts = fitted(list(chain.from_iterable(segment.pushed.texts for segment in segments)), _TEXT)
-        moments = fitted(list(chain.from_iterable(segment.pushed.enqueued_at for segment in segments)), _TIME)
+        same: dict[tuple[str, int], dict[int, Any]] = {}
+        runs = []
+        for segment in segments:
+            lane = segment.address.owner, segment.pushed.priority
+            runs.append(segment.run(same.get(lane) or same.setdefault(lane, segment.same())))
+        texts = fitted_lines([segment.pushed.lines for segment in segments], [run.length for run in runs])
+        moments = fitted_moments(list(chain.from_iterable(segment.pushed.enqueued_at for segment in segments)))
         if texts is None or moments is None:
             return False
-        self.block.add([segment.run() for segment in segments], {_ITEM: texts, _ENQUEUED_AT: moments})
+        self.block.add(runs, {_ITEM: texts, _ENQUEUED_AT: moments})
         return True
 
     def _found(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
