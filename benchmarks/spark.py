@@ -178,7 +178,7 @@ def _by_jdbc(spark: SparkSession, url: str, rows: int, table: str = _PLAIN) -> D
     )
     parts_of_key, numbers = f.split("key", r"\|\|"), f.split(f.split("key", r"\|\|")[3], "-")
     entry = "struct<item: string, at: double, key: string, dedup: string, until: double, due: double>"
-    stored = f"items array<{entry}>" if table == _PLAIN else "lines string, at array<double>"
+    stored = f"items array<{entry}>" if table == _PLAIN else "lines string, at double"
     segments = read.load().select(
         parts_of_key[0].alias("app_id"),
         parts_of_key[2].alias("queue"),
@@ -192,7 +192,7 @@ def _by_jdbc(spark: SparkSession, url: str, rows: int, table: str = _PLAIN) -> D
         item, at, due, until, dedup, key = (f.col(f"entry.{name}") for name in names)
     else:
         items = segments.select("*", f.posexplode(f.split("value.lines", "\n")).alias("ordinal", "item"))
-        item, at = f.col("item"), f.get(f.col("value.at"), f.col("ordinal"))
+        item, at = f.col("item"), f.col("value.at")  # all of a segment were pushed together
         due, until = f.lit(None).cast("double"), f.lit(None).cast("double")
         dedup, key = f.lit(None).cast("string"), f.lit(None).cast("string")
     return items.select(

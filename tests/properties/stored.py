@@ -207,8 +207,9 @@ def with_segments(value: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def _entries(segment: dict[str, Any]) -> Iterator[Any]:
-    lines, more = segment["lines"].split("\n"), segment.get("more", {})
-    for number, (line, at) in enumerate(zip(lines, segment["at"], strict=True)):
+    lines, times, more = segment["lines"].split("\n"), segment["at"], segment.get("more", {})
+    times = times if isinstance(times, list) else [times] * len(lines)
+    for number, (line, at) in enumerate(zip(lines, times, strict=True)):
         rest = more.get(str(number), {})
         yield rest if at is None else {"item": line, "at": at} | rest
 

@@ -91,10 +91,11 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
             found += waiting
             assert key in needed or not waiting
             if (pushed := reader.only_pushed(key, load(value))) is not None:
-                ids = [f"{pushed.named}{pushed.first + number}" for number in range(len(waiting))]
-                assert list(zip(ids, pushed.lines.split("\n"), pushed.enqueued_at, strict=True)) == [
-                    (i.id, i.text, i.enqueued_at) for i in waiting
-                ]
+                texts = pushed.lines.split("\n")
+                ids = [f"{pushed.named}{pushed.first + number}" for number in range(len(texts))]
+                times = pushed.enqueued_at
+                times = times if isinstance(times, list) else [times] * len(texts)
+                assert list(zip(ids, texts, times, strict=True)) == [(i.id, i.text, i.enqueued_at) for i in waiting]
         elif key.startswith("shelf-"):
             found += driven(reader.on_shelf(key, load(value)))
     for steps in (*reader.inline(), *(steps for _, steps in reader.held())):

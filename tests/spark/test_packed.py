@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
     # Too much for the metadata, where all that the others have of some segments lies.
     wrong.push(*["x" * 1000] * 3)
     segment = json.loads(wrong.store["segment-0-0"])
-    segment["at"][1] = True
+    segment["at"] = [segment["at"], True, segment["at"]]
     values: dict[str, Any] = {
         f"shop||PushPopActor||{queue.actor_id}||{key}": value.decode()
         for queue in (plain, rich, wrong)

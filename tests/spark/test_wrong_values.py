@@ -25,15 +25,28 @@ pytestmark = pytest.mark.usefixtures("segments_apart")
 def test_a_time_that_is_none_costs_one_item(tmp_path: Path, strange: Any) -> None:
     queue = _queue(3)
     segment = json.loads(queue["segment-0-0"])
-    segment["at"][1] = strange
+    segment["at"] = [segment["at"], strange, segment["at"]]
     _check_items(tmp_path, queue | {"segment-0-0": json.dumps(segment)}, ["0", "2"], "enqueued_at")
+
+
+@pytest.mark.parametrize("strange", ["soon", 1e300, True, {"a": 1}])
+def test_a_time_of_all_that_is_none_costs_all(tmp_path: Path, strange: Any) -> None:
+    queue = _queue(3)
+    segment = json.loads(queue["segment-0-0"])
+    file = _written(tmp_path, good=_queue(2), bad=queue | {"segment-0-0": json.dumps(segment | {"at": strange})})
+    assert {row["queue"] for row in read(file, "items")} == {"good"}
+    problems = read(file, "problems")
+    assert {(row["actor_id"], row["state_key"], row["problem"]) for row in problems} == {
+        ("bad", "segment-0-0", "broken"),
+        ("bad", "metadata", "broken"),  # since when the first has waited
+    }
 
 
 @pytest.mark.parametrize("strange", [1, True, {"a": 1}, [1]])
 def test_a_payload_that_is_no_text_costs_one_item(tmp_path: Path, strange: Any) -> None:
     queue = _queue(3)
     segment = json.loads(queue["segment-0-0"])
-    segment["at"][1] = None
+    segment["at"] = [segment["at"], None, segment["at"]]
     segment["more"] = {"1": {"item": strange, "at": 1.0}}
     _check_items(tmp_path, queue | {"segment-0-0": json.dumps(segment)}, ["0", "2"], "item")
 
@@ -41,12 +54,11 @@ def test_a_payload_that_is_no_text_costs_one_item(tmp_path: Path, strange: Any) 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"lines": "0\n1\n2\n3"},
-        {"lines": "0\n1"},
+        {"lines": "0\n1\n2\n3", "at": [1.0, 1.0, 1.0]},
+        {"lines": "0\n1", "at": [1.0, 1.0, 1.0]},
         {"lines": 7},
         {"lines": None},
         {"at": [1.0]},
-        {"at": 1.0},
         {"more": {"3": {}}},
         {"more": {"one": {}}},
         {"more": [1]},
@@ -71,7 +83,7 @@ def test_the_same_in_a_segment_of_the_metadata(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     queue = _queue(3)
     metadata = json.loads(queue["metadata"])
-    metadata["_segments"]["segment-0-0"]["at"][1] = "soon"
+    metadata["_segments"]["segment-0-0"]["at"] = [MORNING, "soon", MORNING]
     _check_items(tmp_path, queue | {"metadata": json.dumps(metadata)}, ["0", "2"], "enqueued_at", key="metadata")
 
 

@@ -123,7 +123,7 @@ def test_segments_are_bounded_in_items() -> None:
         assert queue.cost.keys_written <= 2
     segments = {key: queue.value(key) for key in queue.store if key.startswith("segment-")}
     segments |= queue.value("metadata").get("_segments", {})
-    assert [len(segment["at"]) for segment in segments.values()] == [SEGMENT_ITEMS] * 3
+    assert [segment["lines"].count("\n") + 1 for segment in segments.values()] == [SEGMENT_ITEMS] * 3
 
 
 @pytest.mark.parametrize("item", ["x" * 10_000, '"' * 5_000, "\U0001f600" * 2_500], ids=["plain", "quoted", "wide"])

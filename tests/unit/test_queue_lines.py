@@ -36,6 +36,7 @@ def test_it_comes_out_as_it_went_in(entries: list[Any]) -> None:
 
 def test_what_is_only_pushed_is_lines_and_times() -> None:
     assert packed([PLAIN, PLAIN | {"at": 2.5}]) == {"lines": '{"a":1}\n{"a":1}', "at": [1.5, 2.5]}
+    assert packed([PLAIN, PLAIN]) == {"lines": '{"a":1}\n{"a":1}', "at": 1.5}
 
 
 def test_payloads_that_look_like_several_stay_one() -> None:

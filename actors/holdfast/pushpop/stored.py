@@ -76,7 +76,8 @@ class Pushed(NamedTuple):
     first: int
     #: Their payloads, one in each.
     lines: str
-    enqueued_at: list[float]
+    #: Of each, or one for all.
+    enqueued_at: list[float] | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,16 @@ class StoredQueue:
         """
         if "more" in value:
             return None
-        priority, segment = _numbers(_SEGMENT, key)
-        lines, moments = value["lines"], value["at"]
-        start, end = self._span(priority, segment, len(moments))
-        if start == end:
-            return None
-        if end - start < len(moments):
-            lines, moments = BREAK.join(split(value)[start:end]), moments[start:end]
-        named = Place(priority, segment, 0).item_id(self.partition)[:-1]
-        return Pushed(priority, named, start, lines, moments)
+        priority, segment = map(int, key.removeprefix(SEGMENTS).split("-"))
+        lane = self._lanes.get(priority)
+        lines, times, start = value["lines"], value["at"], 0
+        if lane is None or not lane.head < segment < lane.tail:
+            found = split(value)
+            start, end = self._span(priority, segment, len(found[0]))
+            if start == end:
+                return None
+            lines, times = BREAK.join(found[0][start:end]), found[1][start:end]
+        return Pushed(priority, f"{self.partition}-{priority}-{segment}-", start, lines, times)
 
     def on_shelf(self, key: str, slots: list[Any]) -> Steps[list[StoredItem]]:
         """What is not due yet, or has fallen due unnoticed. What was noticed is in its lane."""

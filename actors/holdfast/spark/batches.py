@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,8 +26,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 _FEW = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Rows that follow each other and are the same, but for what each has of its own."""
 
     length: int
@@ -57,10 +55,10 @@ class Block:
     def array(self, column: int, kind: pa.DataType) -> pa.Array:
         """A value for each row."""
         if column in self._own:
-            return pa.concat_arrays(self._own[column])
+            return self._all_of(column)
         if self._all_same:
             return pa.repeat(pa.scalar(self._runs[0].same.get(column), kind), self.length)
-        return self.of_runs(column, kind).take(self._run_of_each())
+        return self.of_runs(column, kind).take(_parents(self._lengths()))
 
     def numbered(self, kind: pa.DataType) -> pa.Array:
         """Names with their numbers, for each row."""
@@ -71,11 +69,11 @@ class Block:
             numbers = pa.concat_arrays([few.slice(run.first, run.length) for run in self._runs])
         else:
             numbers = pa.array([str(run.first + at) for run in self._runs for at in range(run.length)], kind)
-        return pc.binary_join_element_wise(self.names(kind).take(self._run_of_each()), numbers, "")
+        return pc.binary_join_element_wise(self.names(kind).take(_parents(self._lengths())), numbers, "")
 
     def lists(self, column: int) -> pa.Array:
         """The rows' own values, in a list for each run."""
-        return pa.ListArray.from_arrays(self._ends(), pa.concat_arrays(self._own[column]))
+        return pa.ListArray.from_arrays(_ends(self._lengths()), self._all_of(column))
 
     def of_runs(self, column: int, kind: pa.DataType) -> pa.Array:
         if self._all_same:
@@ -88,17 +86,18 @@ class Block:
     def firsts(self, kind: pa.DataType) -> pa.Array:
         return pa.array([run.first for run in self._runs], kind)
 
+    def _all_of(self, column: int) -> pa.Array:
+        parts = self._own[column]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)  # which copies also one
+
     @cached_property
     def _all_same(self) -> bool:
         """Whether all runs have the same in common, as those of one queue do. Nothing is added once this was asked."""
         first = self._runs[0].same
         return all(run.same is first or run.same == first for run in self._runs)
 
-    def _ends(self) -> pa.Array:
-        return pa.array(accumulate((run.length for run in self._runs), initial=0), pa.int32())
-
-    def _run_of_each(self) -> pa.Array:
-        return pc.list_parent_indices(pa.ListArray.from_arrays(self._ends(), pa.nulls(self.length)))
+    def _lengths(self) -> list[int]:
+        return [run.length for run in self._runs]
 
 
 class Columns:
@@ -129,8 +128,11 @@ class PackedColumns(Columns):
 
     def _of_rows(self, columns: list[tuple[Any, ...]], name: str, kind: pa.DataType) -> pa.Array:
         length = len(columns[0])
-        if name == FIRST:
-            return pa.nulls(length, kind)
+        if name in (FIRST, NUMBERED):
+            parts = [item_id.rpartition("-") for item_id in columns[self._whole.names.index(NUMBERED)]]
+            if name == FIRST:
+                return pa.array([int(number) for _, _, number in parts], kind)
+            return pa.array([f"{begin}{dash}" for begin, dash, _ in parts], kind)
         if not pa.types.is_list(kind):
             return super()._of_rows(columns, name, kind)
         values = super()._of_rows(columns, name, kind.value_type)
@@ -145,25 +147,43 @@ class PackedColumns(Columns):
         return block.lists(column) if pa.types.is_list(kind) else block.of_runs(column, kind)
 
 
-def fitted_lines(texts: Sequence[str], lengths: Sequence[int]) -> pa.Array | None:
-    """The lines of all texts, which have so many each; None where some do not fit, which are found one by one."""
+def fitted_lines(texts: Sequence[str]) -> pa.ListArray | None:
+    """Those of each text; None where some do not fit, which are found one by one."""
     try:
-        lines = pc.split_pattern(pa.array(texts, pa.string()), BREAK)
+        return pc.split_pattern(pa.array(texts, pa.string()), BREAK)
     except (TypeError, ValueError):
         return None
-    return lines.flatten() if pc.list_value_length(lines).equals(pa.array(lengths, pa.int32())) else None
 
 
-def fitted_moments(values: Sequence[Any]) -> pa.Array | None:
-    """The same for times, in seconds."""
-    if strangers(values, TimestampType()):
+def fitted_moments(times: Sequence[Any], lengths: Sequence[int]) -> pa.Array | None:
+    """The same for times in seconds: one for so many, or a list of theirs."""
+    lists = any(isinstance(time, list) for time in times)
+    if lists:
+        each = [
+            time if isinstance(time, list) else [time] * length for time, length in zip(times, lengths, strict=True)
+        ]
+        if list(map(len, each)) != lengths:
+            return None
+        times = list(chain.from_iterable(each))
+    if strangers(times, TimestampType()):
         return None  # Arrow takes true for a number
     try:
-        seconds = pa.array(values, pa.float64())
+        seconds = pa.array(times, pa.float64())
     except ValueError:
         return None
     least, most = pc.min_max(seconds).as_py().values()
-    return _moments(seconds) if least is None or is_within(least, most, TimestampType()) else None
+    if least is not None and not is_within(least, most, TimestampType()):
+        return None
+    return _moments(seconds) if lists else _moments(seconds).take(_parents(lengths))
+
+
+def _ends(lengths: Sequence[int]) -> pa.Array:
+    return pa.array(accumulate(lengths, initial=0), pa.int32())
+
+
+def _parents(lengths: Sequence[int]) -> pa.Array:
+    """For each of so many the number of what it is of."""
+    return pc.list_parent_indices(pa.ListArray.from_arrays(_ends(lengths), pa.nulls(sum(lengths))))
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from holdfast.spark.options import Options
     from holdfast.spark.store import Pattern
 
-# Most rows are some 32 KB, a few 1 MB.
-_ROWS_AT_ONCE = 32
+# Most rows have some 32 KB at most, a few 1 MB.
+_ROWS_AT_ONCE = 64
 _KEYS_AT_ONCE = 1000
 _STRETCHES = 256
 _SAMPLED_PAGES = 2000
@@ -201,9 +201,9 @@ class PostgresqlStore:
             conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({within.end},0)")))
         query = sql.SQL("SELECT {} FROM {} WHERE {}").format(columns, self._table, sql.SQL(" AND ").join(conditions))
         with self._explained(), self._connection.cursor("rows") as cursor:
-            cursor.itersize = _ROWS_AT_ONCE
             cursor.execute(query, binary=True)
-            yield from cursor
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+                yield from rows
 
     def _live(self) -> sql.Composed:
         return sql.SQL("({expires} IS NULL OR {expires} >= to_timestamp({as_of}))").format(

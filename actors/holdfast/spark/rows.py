@@ -6,7 +6,7 @@ import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: A row that is wanted, with what names its actor.
+Wanted: TypeAlias = "tuple[str, Address, bytes]"
 #: Asks for whole keys, is sent their values, returns rows.
 Steps: TypeAlias = Generator[tuple[str, ...], Any, list[tuple[Any, ...]]]
 
 # What is looked at side by side, so that what it takes to read them is fetched together.
-_PAGE_ROWS = 64
-_PAGE_BYTES = 1024 * 1024
+_PAGE_ROWS = 256
+_PAGE_BYTES = 2 * 1024 * 1024
 _TASKS_AT_ONCE = 16
 # What tasks ask for is fetched some keys at a time: fewer where values turn out to be large, more where they are small.
 _FEWEST_KEYS, _MOST_KEYS = 4, 256
@@ -88,6 +90,8 @@ class Decoder:
         self._on_problem = on_problem
         #: What is said of an actor by its own values, or why that cannot be told.
         self._owners: OrderedDict[str, Any] = OrderedDict()
+        #: Rows of one actor follow each other.
+        self._actor = lru_cache(maxsize=_OWNERS)(self._read_actor)
         #: Of what was read since somebody set it to nothing.
         self.bytes_read = 0
         self._keys_at_once = 4 * _FEWEST_KEYS
@@ -105,14 +109,15 @@ class Decoder:
                     self._report(address, error)
             yield []  # what the table found without a task
 
-    def _pages(self, rows: Iterable[Row]) -> Iterator[list[tuple[Address, bytes]]]:
-        page: list[tuple[Address, bytes]] = []
+    def _pages(self, rows: Iterable[Row]) -> Iterator[list[Wanted]]:
+        page: list[Wanted] = []
         size = 0
         for key, value in rows:
-            address = Address.parse(key)
-            if address is None or not self._table.wants(address):
+            owner, _, state = key.rpartition(SEPARATOR)
+            actor = self._actor(owner)
+            if actor is None or not self._table.is_made_of(state):
                 continue
-            page.append((address, value))
+            page.append((owner, Address(*actor, state), value))
             size += len(value)
             if len(page) >= _PAGE_ROWS or size >= _PAGE_BYTES:
                 self.bytes_read += size
@@ -122,10 +127,15 @@ class Decoder:
         if page:
             yield page
 
-    def _tasks(self, page: list[tuple[Address, bytes]]) -> Iterator[tuple[Address, Steps]]:
+    def _read_actor(self, owner: str) -> tuple[str, str, str] | None:
+        """None for one that is not wanted."""
+        address = Address.parse(f"{owner}{SEPARATOR}")
+        return address[:-1] if address is not None and self._table.is_about(address) else None
+
+    def _tasks(self, page: list[Wanted]) -> Iterator[tuple[Address, Steps]]:
         owners = self._owners_of(page)
-        for address, value in page:
-            owner = owners.get(address.owner)
+        for name, address, value in page:
+            owner = owners.get(name)
             if isinstance(owner, Exception):
                 # Where what a value belongs to is missing, there is nothing else to tell of.
                 missing = isinstance(owner, HoldfastError) and owner.details.get("missing")
@@ -133,16 +143,18 @@ class Decoder:
                 self._report(at_fault, owner, is_told=at_fault != address)
                 continue
             try:
-                yield from self._table.tasks(address, _parsed(value), owner)
+                parsed = _parsed(value)
+                if not self._table.gather(address, parsed, owner):
+                    yield from self._table.tasks(address, parsed, owner)
             except UNREADABLE as error:
                 self._report(address, error)
         yield from self._table.gathered()
 
-    def _owners_of(self, page: list[tuple[Address, bytes]]) -> dict[str, Any]:
+    def _owners_of(self, page: list[Wanted]) -> dict[str, Any]:
         """What the table has to know of the actors of these rows, fetched together where it is not known yet."""
         if not self._table.owner_keys:
             return {}
-        addresses = {address.owner: address for address, _ in page}
+        addresses = {owner: address for owner, address, _ in page}
         unknown = [address for owner, address in addresses.items() if owner not in self._owners]
         keys = [address.beside(key) for address in unknown for key in self._table.owner_keys]
         values = self._lookup(keys)

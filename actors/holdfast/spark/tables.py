@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from holdfast.errors import HoldfastError, StorageBroken
@@ -85,13 +84,16 @@ class Table(ABC):
 
     def wants(self, address: Address) -> bool:
         """Whether it is one of these values, exactly; patterns may let others through."""
-        options = self._options
-        if address.actor_type != self._type or options.app_id not in (None, address.app_id):
-            return False
-        state = address.state_key
-        if state not in self.states and not state.startswith(self._beginnings):
+        return self.is_made_of(address.state_key) and self.is_about(address)
+
+    def is_about(self, address: Address) -> bool:
+        """Whether this is an actor whose values are wanted."""
+        if address.actor_type != self._type or self._options.app_id not in (None, address.app_id):
             return False
         return self._is_asked_for(address)
+
+    def is_made_of(self, state: str) -> bool:
+        return state in self.states or state.startswith(self._beginnings)
 
     def owner(self, address: Address, values: list[Any]) -> Any:
         """What those say; nothing where there are none."""
@@ -101,8 +103,12 @@ class Table(ABC):
     def tasks(self, address: Address, value: Any, owner: Any) -> Iterator[Task]:
         """What there is to do with one value, in parts of bounded size, and of which value each is."""
 
+    def gather(self, address: Address, value: Any, owner: Any) -> bool:
+        """Whether this is one of the values that are looked at together, and so has no tasks of its own."""
+        return False
+
     def gathered(self) -> Iterator[Task]:
-        """What is left to do with values that wait to be looked at together, after each page of them."""
+        """What is left to do with those, after each page of them."""
         return iter(())
 
     def _actors(self) -> list[Pattern]:
@@ -177,9 +183,6 @@ class _Segment(NamedTuple):
     queue: StoredQueue
     pushed: Pushed
 
-    def run(self, same: dict[int, Any]) -> Run:
-        return Run(len(self.pushed.enqueued_at), same, self.pushed.named, self.pushed.first)
-
     def same(self) -> dict[int, Any]:
         """What all items of its queue and priority have in common."""
         begin = dict(enumerate(_begin(self.address, self.queue)))
@@ -204,10 +207,14 @@ class Items(QueueTable):
                 yield address.at(key), self._on_the_way(address, owner, parcel)
         elif address.state_key.startswith(SHELVES):
             yield address, self._found(address, owner, owner.on_shelf(address.state_key, value))
-        elif (pushed := owner.only_pushed(address.state_key, value)) is not None:
-            self._gathered.append(_Segment(address, owner, pushed))
         else:
             yield address, self._found(address, owner, owner.in_segment(address.state_key, value))
+
+    def gather(self, address: Address, value: Any, owner: StoredQueue) -> bool:
+        pushed = owner.only_pushed(address.state_key, value) if address.state_key.startswith(SEGMENTS) else None
+        if pushed is not None:
+            self._gathered.append(_Segment(address, owner, pushed))
+        return pushed is not None
 
     def gathered(self) -> Iterator[Task]:
         segments, self._gathered = self._gathered, []
@@ -218,16 +225,21 @@ class Items(QueueTable):
 
     def _add(self, segments: list[_Segment]) -> bool:
         """Whether all of them can be shown."""
-        same: dict[tuple[str, int], dict[int, Any]] = {}
-        runs = []
-        for segment in segments:
-            lane = segment.address.owner, segment.pushed.priority
-            runs.append(segment.run(same.get(lane) or same.setdefault(lane, segment.same())))
-        texts = fitted_lines([segment.pushed.lines for segment in segments], [run.length for run in runs])
-        moments = fitted_moments(list(chain.from_iterable(segment.pushed.enqueued_at for segment in segments)))
-        if texts is None or moments is None:
+        lines = fitted_lines([segment.pushed.lines for segment in segments])
+        if lines is None:
             return False
-        self.block.add(runs, {_ITEM: texts, _ENQUEUED_AT: moments})
+        lengths = lines.value_lengths().to_pylist()
+        moments = fitted_moments([segment.pushed.enqueued_at for segment in segments], lengths)
+        if moments is None:
+            return False
+        shared: dict[tuple[int, int], dict[int, Any]] = {}
+        runs: list[Run] = []
+        for segment, length in zip(segments, lengths, strict=True):
+            lane = id(segment.queue), segment.pushed.priority
+            if (same := shared.get(lane)) is None:
+                same = shared[lane] = segment.same()
+            runs.append(Run(length, same, segment.pushed.named, segment.pushed.first))
+        self.block.add(runs, {_ITEM: lines.flatten(), _ENQUEUED_AT: moments})
         return True
 
     def _found(self, address: Address, queue: StoredQueue, steps: Any) -> Steps:
