@@ -250,6 +250,7 @@ def test_problems_keep_no_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             kept.append(self.length)
 
     monkeypatch.setattr("holdfast.spark.tables.Block", Watched)
+    monkeypatch.setattr("holdfast.spark.rows._PAGE_ROWS", 32)
     file = _written(tmp_path, **{f"q-{number}": _queue(100) for number in range(40)})
     assert read(file, "problems") == []
     assert sum(kept) >= 4000
