@@ -124,6 +124,8 @@ def _read(lab: Lab, url: str, items: int, rows: int) -> list[Row]:
             f"{items:,} items, against JDBC over Holdfast's own segments",
             ours,
             Figure("Spark JDBC", "/s", tuple(taken["jdbc, own layout"])),
+            floor=1.5,
+            goal=2.0,
         ),
         Row(
             f"{items:,} items, {len(_SOME_COLUMNS)} columns of them",

@@ -90,7 +90,9 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
             waiting = driven(reader.in_segment(key, load(value)))
             found += waiting
             assert key in needed or not waiting
-            if (pushed := reader.only_pushed(key, load(value))) is not None:
+            pushed = reader.only_pushed(key, load(value))
+            assert pushed is not None or not waiting or "more" in load(value)
+            if pushed is not None:
                 texts = pushed.lines.split("\n")
                 ids = [f"{pushed.named}{pushed.first + number}" for number in range(len(texts))]
                 times = pushed.enqueued_at

@@ -56,6 +56,8 @@ def database(tmp_path: Path, segments_apart: None) -> Path:
         ("shop||Counter||one||value", "1", 0),
         ("shop||settings", "{}", 0),
         ("lonely", "1", 0),
+        ("shop||PushPopActor||good|||segment-0-1", '{"lines": "1", "at": 1.0}', 0),
+        ("shop||PushPopActor||else|||metadata", "{}", 0),
         ("shop||PushPopActor||bytes||shelf-0", "not base64", 1),
         ("shop||OrchestrationActor||later||instance", '{"format": 99}', 0),
         ("shop||OrchestrationActor||orphan||history-0-1-0", "[]", 0),

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.errors import StorageBroken
 from holdfast.orchestration.chronicle import FORMAT
+from holdfast.pushpop import lanes
 from properties.driven import MORNING, DrivenQueue
 from spark.written import read, write
 
@@ -59,24 +61,39 @@ def test_a_payload_that_is_no_text_costs_one_item(tmp_path: Path, strange: Any) 
         {"lines": 7},
         {"lines": None},
         {"at": [1.0]},
+        {"at": [1.0, None, 1.0]},
+        {"at": None},
         {"more": {"3": {}}},
+        {"more": {"-1": {"item": "7"}}},
         {"more": {"one": {}}},
         {"more": [1]},
     ],
 )
-@pytest.mark.parametrize("taken", [0, 1])
-def test_a_segment_that_does_not_add_up_costs_itself(tmp_path: Path, wrong: dict[str, Any], taken: int) -> None:
+@pytest.mark.parametrize(("key", "taken"), [("segment-0-0", 0), ("segment-0-0", 1), ("segment-0-1", 0)])
+def test_a_segment_that_does_not_add_up_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], key: str, taken: int
+) -> None:
     """No payload is shown with the time of another."""
+    monkeypatch.setattr(lanes, "SEGMENT_ITEMS", 3)
     queue = DrivenQueue("x")
-    queue.push(*range(3))
+    queue.push(*range(9))
     if taken:
         queue.pop(count=taken)
     stored = {key: value.decode() for key, value in queue.store.items()}
-    stored["segment-0-0"] = json.dumps(json.loads(stored["segment-0-0"]) | wrong)
+    stored[key] = json.dumps(json.loads(stored[key]) | wrong)
     file = _written(tmp_path, good=_queue(2), bad=stored)
-    assert {row["queue"] for row in read(file, "items")} == {"good"}
-    [problem] = read(file, "problems")
-    assert (problem["actor_id"], problem["state_key"], problem["problem"]) == ("bad", "segment-0-0", "broken")
+    whole = [row["queue"] for row in read(file, "items") if row["queue"] == "bad"]
+    assert len(whole) == 6 - (taken if key != "segment-0-0" else 0)
+    runs = read(file, "items", packed="true")
+    assert sum(len(run["item"]) for run in runs if run["queue"] == "bad") == len(whole)
+    problems = {(row["actor_id"], row["state_key"], row["problem"]) for row in read(file, "problems")}
+    assert ("bad", key, "broken") in problems
+    assert {actor for actor, _, _ in problems} == {"bad"}
+    # And whoever takes from it is told, too.
+    queue.store[key] = stored[key].encode()
+    queue.restart()
+    with pytest.raises(StorageBroken, match=f"{key} is not as it was written"):
+        queue.pop(count=9)
 
 
 def test_the_same_in_a_segment_of_the_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ PLAIN: dict[str, Any] = {"item": '{"a":1}', "at": 1.5}
         # Which Holdfast does not write, and takes from whoever may send items to its queues.
         [PLAIN, {"item": '{\n"a":1}', "at": 2.5, "key": "k"}, PLAIN],
         [{"item": "[\n]", "at": 2.5}],
+        [{"item": "1", "at": None, "key": "k"}],
         # Breaks that are none.
         [{"item": '"\\n\\r"', "at": 1}, {"item": '"\u2028\u2029\x85\x1c\x0b"', "at": 2}, {"item": '""', "at": 3}],
     ],

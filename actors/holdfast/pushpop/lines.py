@@ -23,7 +23,7 @@ def packed(entries: list[Entry]) -> dict[str, Any]:
     times: list[float | None] = []
     more: dict[str, Entry] = {}
     for number, entry in enumerate(entries):
-        if entry is None or "item" not in entry or BREAK in entry["item"]:
+        if entry is None or "item" not in entry or entry["at"] is None or BREAK in entry["item"]:
             lines.append("")
             times.append(None)
             more[str(number)] = entry
@@ -39,10 +39,18 @@ def packed(entries: list[Entry]) -> dict[str, Any]:
 
 def unpacked(value: dict[str, Any]) -> list[Entry]:
     lines, times = split(value)
-    entries: list[Entry] = [{"item": line, "at": time} for line, time in zip(lines, times, strict=True)]
-    for number, rest in value.get("more", {}).items():
-        place = int(number)
-        entries[place] = rest if times[place] is None else {**(entries[place] or {}), **rest}
+    entries: list[Any] = [{"item": line, "at": time} for line, time in zip(lines, times, strict=True)]
+    more: dict[str, Any] = value.get("more", {})
+    if more or None in times:
+        known = 0
+        for number, time in enumerate(times):
+            if (key := str(number)) in more:
+                entries[number] = more[key] if time is None else entries[number] | more[key]
+                known += 1
+            elif time is None:
+                raise StorageBroken(f"A segment has no time for item {number}.")
+        if known != len(more):
+            raise StorageBroken("A segment knows more of items than it has.")
     return entries
 
 

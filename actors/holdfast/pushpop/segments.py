@@ -1,7 +1,8 @@
 """The segments of a queue's lanes: with what this turn has read of them, and what it has changed.
 
 A segment begins as a part of the metadata, which every turn writes anyway, and becomes a state value of its own when
-the room there is taken. So a queue that is nearly empty is one value, however much passes through it.
+the room there is taken. So a queue that is nearly empty is one value, however much passes through it. Which ones lie
+there is decided when a turn is over: :meth:`Segments.changes` comes before what is written of the metadata.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Segments:
         self.inline_changed = False
         #: What this turn has read or begun, and which of that is to be written.
         self._entries: dict[str, list[Entry]] = {}
+        self._begun: set[str] = set()
         self._put: dict[str, None] = {}
         self._deleted: set[str] = set()
 
@@ -48,12 +50,15 @@ class Segments:
                 [value] = yield (key,)
                 if value is None:
                     return None
-            self._entries[key] = unpacked(value)
+            try:
+                self._entries[key] = unpacked(value)
+            except (StorageBroken, LookupError, ValueError, TypeError, AttributeError) as error:
+                raise StorageBroken(f"Queue {self._queue} is damaged: {key} is not as it was written.") from error
         return self._entries[key]
 
     def begin(self, key: str) -> list[Any]:
         """One that is not there yet, and has nothing in it before it is put."""
-        self._inline[key], self._sizes[key] = {}, 0
+        self._begun.add(key)
         self._entries[key] = []
         return self._entries[key]
 
@@ -63,7 +68,9 @@ class Segments:
 
     def delete(self, key: str) -> None:
         self._put.pop(key, None)
-        if key in self._inline:
+        if key in self._begun:
+            self._begun.remove(key)
+        elif key in self._inline:
             del self._inline[key], self._sizes[key]
             self.inline_changed = True
         else:
@@ -79,13 +86,14 @@ class Segments:
         changed: dict[str, Any] = dict.fromkeys(self._deleted)
         for key in self._put:
             value = packed(self._entries[key])
-            if key in self._inline:
+            if key in self._begun or key in self._inline:
                 self._inline[key], self._sizes[key] = value, _size(value)
                 self.inline_changed = True
             else:
                 changed[key] = value
         changed |= self._make_room()
         self._entries.clear()
+        self._begun.clear()
         self._put.clear()
         self._deleted.clear()
         return changed
@@ -100,6 +108,7 @@ class Segments:
                 break
             del self._sizes[key]
             left[key] = self._inline.pop(key)
+            self.inline_changed = True
         return left
 
 

@@ -74,7 +74,7 @@ class Pushed(NamedTuple):
     #: Their ids are this, and numbers that follow each other from this one on.
     named: str
     first: int
-    #: Their payloads, one in each.
+    #: One text, a payload in each line.
     lines: str
     #: Of each, or one for all.
     enqueued_at: list[float] | float
@@ -144,7 +144,7 @@ class StoredQueue:
         """
         if "more" in value:
             return None
-        priority, segment = map(int, key.removeprefix(SEGMENTS).split("-"))
+        priority, segment = _numbers(_SEGMENT, key)
         lane = self._lanes.get(priority)
         lines, times, start = value["lines"], value["at"], 0
         if lane is None or not lane.head < segment < lane.tail:

@@ -128,11 +128,8 @@ class PackedColumns(Columns):
 
     def _of_rows(self, columns: list[tuple[Any, ...]], name: str, kind: pa.DataType) -> pa.Array:
         length = len(columns[0])
-        if name in (FIRST, NUMBERED):
-            parts = [item_id.rpartition("-") for item_id in columns[self._whole.names.index(NUMBERED)]]
-            if name == FIRST:
-                return pa.array([int(number) for _, _, number in parts], kind)
-            return pa.array([f"{begin}{dash}" for begin, dash, _ in parts], kind)
+        if name == FIRST:
+            return pa.nulls(length, kind)
         if not pa.types.is_list(kind):
             return super()._of_rows(columns, name, kind)
         values = super()._of_rows(columns, name, kind.value_type)
@@ -150,9 +147,10 @@ class PackedColumns(Columns):
 def fitted_lines(texts: Sequence[str]) -> pa.ListArray | None:
     """Those of each text; None where some do not fit, which are found one by one."""
     try:
-        return pc.split_pattern(pa.array(texts, pa.string()), BREAK)
+        whole = pa.array(texts, pa.string())
     except (TypeError, ValueError):
         return None
+    return None if whole.null_count else pc.split_pattern(whole, BREAK)
 
 
 def fitted_moments(times: Sequence[Any], lengths: Sequence[int]) -> pa.Array | None:
@@ -171,8 +169,10 @@ def fitted_moments(times: Sequence[Any], lengths: Sequence[int]) -> pa.Array | N
         seconds = pa.array(times, pa.float64())
     except ValueError:
         return None
+    if seconds.null_count:
+        return None
     least, most = pc.min_max(seconds).as_py().values()
-    if least is not None and not is_within(least, most, TimestampType()):
+    if not is_within(least, most, TimestampType()):
         return None
     return _moments(seconds) if lists else _moments(seconds).take(_parents(lengths))
 

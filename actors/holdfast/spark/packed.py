@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LISTED = ("item", "enqueued_at")
 #: What begins the same for all of them, and ends with numbers that follow each other from the first one on.
 NUMBERED = "id"
+#: Which is null where the beginning is all there is: a run of one.
 FIRST = "first"
 
 _NUMBER, _EACH = "number", "each"
@@ -47,7 +48,8 @@ def unpacked(runs: DataFrame, wanted: StructType) -> DataFrame:
         if name in LISTED:
             return F.get(name, F.col(_NUMBER))
         if name == NUMBERED:
-            return F.concat(name, (F.col(FIRST) + F.col(_NUMBER)).cast("string"))
+            number = (F.col(FIRST) + F.col(_NUMBER)).cast("string")
+            return F.concat(name, F.coalesce(number, F.lit("")))
         return F.col(name)
 
     items = runs.select("*", F.posexplode(leading).alias(_NUMBER, _EACH))

@@ -90,8 +90,8 @@ class Decoder:
         self._on_problem = on_problem
         #: What is said of an actor by its own values, or why that cannot be told.
         self._owners: OrderedDict[str, Any] = OrderedDict()
-        #: Rows of one actor follow each other.
-        self._actor = lru_cache(maxsize=_OWNERS)(self._read_actor)
+        #: Whether an actor is wanted, by the parts of what names it: rows of one follow each other.
+        self._is_about = lru_cache(maxsize=_OWNERS)(self._ask_about)
         #: Of what was read since somebody set it to nothing.
         self.bytes_read = 0
         self._keys_at_once = 4 * _FEWEST_KEYS
@@ -113,11 +113,10 @@ class Decoder:
         page: list[Wanted] = []
         size = 0
         for key, value in rows:
-            owner, _, state = key.rpartition(SEPARATOR)
-            actor = self._actor(owner)
-            if actor is None or not self._table.is_made_of(state):
+            address = Address.parse(key)
+            if address is None or not self._table.is_made_of(address.state_key) or not self._is_about(*address[:3]):
                 continue
-            page.append((owner, Address(*actor, state), value))
+            page.append((address.owner, address, value))
             size += len(value)
             if len(page) >= _PAGE_ROWS or size >= _PAGE_BYTES:
                 self.bytes_read += size
@@ -127,10 +126,8 @@ class Decoder:
         if page:
             yield page
 
-    def _read_actor(self, owner: str) -> tuple[str, str, str] | None:
-        """None for one that is not wanted."""
-        address = Address.parse(f"{owner}{SEPARATOR}")
-        return address[:-1] if address is not None and self._table.is_about(address) else None
+    def _ask_about(self, app_id: str, actor_type: str, actor_id: str) -> bool:
+        return self._table.is_about(Address(app_id, actor_type, actor_id, ""))
 
     def _tasks(self, page: list[Wanted]) -> Iterator[tuple[Address, Steps]]:
         owners = self._owners_of(page)

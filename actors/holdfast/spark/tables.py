@@ -218,7 +218,7 @@ class Items(QueueTable):
 
     def gathered(self) -> Iterator[Task]:
         segments, self._gathered = self._gathered, []
-        if not self._add(segments):
+        if segments and not self._add(segments):
             for segment in segments:
                 if not self._add([segment]):
                     yield segment.address, self._found_again(segment.address, segment.queue)
