@@ -40,7 +40,7 @@ class Entry(NamedTuple):
         return self.place[0]
 
     @property
-    def segment_key(self) -> str:
+    def key(self) -> str:
         return "segment-{}-{}".format(*self.place)
 
     def id(self, partition: int) -> str:
