@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
+from holdfast.local import LocalPostgres
 from holdfast.spark.options import Options
+from holdfast.spark.postgresql import PostgresqlStore, export
 from holdfast.spark.sqlite import COPY, SqliteStore
 from spark.written import write
 
@@ -41,3 +45,44 @@ def test_an_empty_file_is_one(tmp_path: Path) -> None:
     with SqliteStore(Options.read({"url": f"sqlite://{tmp_path}/state.db", "snapshot": COPY})) as store:
         [within] = store.ranges(4)
         assert list(store.scan(within, ANY)) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "heavy"),
+    [
+        pytest.param(12_000, 0, id="all-alike"),
+        # PostgreSQL puts these elsewhere: their rows are small, and many lie in a page.
+        pytest.param(12_000, 900, id="some-heavy"),
+        pytest.param(1_000, 900, id="few-pages"),
+    ],
+)
+async def test_those_of_postgresql_weigh_the_same_wherever_values_lie(tmp_path: Path, rows: int, heavy: int) -> None:
+    async with LocalPostgres(tmp_path / "postgresql") as postgres:
+        url = await postgres.create_database("state")
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE state (key text, value bytea, expires_at timestamptz)")
+            connection.execute("ALTER TABLE state ALTER COLUMN value SET STORAGE EXTERNAL")
+            connection.execute(
+                "INSERT INTO state SELECT 'shop||A||' || n || '||s', "
+                "convert_to(repeat('x', CASE WHEN n %% 3 = 1 AND n <= 3 * %s THEN 20000 ELSE 1500 END), 'UTF8') "
+                "FROM generate_series(1, %s) AS n",
+                (heavy, rows),
+            )
+        options = Options.read({"url": url})
+        with export(options) as held, PostgresqlStore(replace(options, snapshot=held.name)) as store:
+            parts = [{key: len(value) for key, value in store.scan(within, ANY)} for within in store.ranges(4)]
+    assert len(parts) == 4
+    assert sum(map(len, parts)) == rows == len(set().union(*parts))
+    whole = sum(sum(part.values()) for part in parts)
+    assert all(0.2 * whole < sum(part.values()) < 0.3 * whole for part in parts)
+
+
+async def test_a_table_of_postgresql_without_rows_is_one(tmp_path: Path) -> None:
+    async with LocalPostgres(tmp_path / "postgresql") as postgres:
+        url = await postgres.create_database("state")
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE state (key text, value bytea, expires_at timestamptz)")
+        options = Options.read({"url": url})
+        with export(options) as held, PostgresqlStore(replace(options, snapshot=held.name)) as store:
+            [within] = store.ranges(4)
+            assert list(store.scan(within, ANY)) == []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 #: What each item of a run has of its own; the first that is wanted says how many there are.
 LISTED = ("item", "enqueued_at")
@@ -37,20 +37,17 @@ def packed(wanted: StructType) -> StructType:
 
 def unpacked(runs: DataFrame, wanted: StructType) -> DataFrame:
     """A row for each item."""
-    # Not where tasks are planned, which need only the rest.
-    from pyspark.sql import functions as F
-
     leading = next(name for name in LISTED if name in wanted.names)
 
-    def of_item(name: str) -> Column:
+    def of_item(name: str) -> str:
         if name == leading:
-            return F.col(_EACH)
+            return _EACH
         if name in LISTED:
-            return F.get(name, F.col(_NUMBER))
+            return f"get({name}, {_NUMBER})"
         if name == NUMBERED:
-            number = (F.col(FIRST) + F.col(_NUMBER)).cast("string")
-            return F.concat(name, F.coalesce(number, F.lit("")))
-        return F.col(name)
+            return f"concat({name}, coalesce(cast({FIRST} + {_NUMBER} AS string), ''))"
+        return f"`{name}`"
 
-    items = runs.select("*", F.posexplode(leading).alias(_NUMBER, _EACH))
-    return items.select(*(of_item(name).alias(name) for name in wanted.names))
+    # As text: to make a column of each part is a call of the JVM, and there are many of them.
+    items = runs.selectExpr("*", f"posexplode({leading}) AS ({_NUMBER}, {_EACH})")
+    return items.selectExpr(*(f"{of_item(name)} AS `{name}`" for name in wanted.names))

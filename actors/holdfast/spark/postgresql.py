@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from holdfast.spark.refusals import invalid, unavailable
-from holdfast.spark.store import RANGE_BYTES, Range, Row, split
+from holdfast.spark.store import Range, Row, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 64
 _KEYS_AT_ONCE = 1000
 _STRETCHES = 256
-_SAMPLED_PAGES = 2000
+_SAMPLED_PAGES = 8
 _CONNECT_SECONDS = 10
 
 
@@ -79,11 +78,7 @@ class PostgresqlStore:
         if self._options.snapshot is None:
             return [Range()]  # one transaction sees one point in time; a second would see another
         with self._explained():
-            weights = self._weights()
-        if most is None:
-            cores = os.cpu_count() or 1
-            most = max(1, min(2 * cores, int(sum(weight for _, weight in weights) // RANGE_BYTES)))
-        return split(weights, most)
+            return split(self._weights(), most)
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
         yield from self._rows(within, patterns)
@@ -171,22 +166,28 @@ class PostgresqlStore:
         )
 
     def _weights(self) -> list[tuple[int, float]]:
-        """What the pages of the table weigh, with what lies outside of them, as a sample of them says."""
+        """What stretches of the table weigh, with what lies outside of its pages, as the first pages of each say."""
         size = self._one(
             sql.SQL("SELECT pg_relation_size({}) / current_setting('block_size')::int").format(
                 sql.Literal(self._table.as_string(self._connection))
             )
         )
-        pages = max(1, int(size))
-        width = -(-pages // _STRETCHES)
-        share = min(1.0, _SAMPLED_PAGES / pages)
-        sampled = self._connection.execute(
+        pages = int(size)
+        width = max(1, -(-pages // _STRETCHES))
+        looked_at = min(width, _SAMPLED_PAGES)
+        stretches = self._connection.execute(
             sql.SQL(
-                "SELECT (ctid::text::point)[0]::bigint / {width}, sum(pg_column_size(value) + pg_column_size(key)) "
-                "FROM {table} TABLESAMPLE SYSTEM ({percent}) GROUP BY 1 ORDER BY 1"
-            ).format(width=sql.Literal(width), table=self._table, percent=sql.Literal(share * 100))
+                "SELECT first, (SELECT sum(pg_column_size(value) + pg_column_size(key)) FROM {table} "
+                "WHERE ctid >= format('(%s,0)', first)::tid AND ctid < format('(%s,0)', first + {looked_at})::tid) "
+                "FROM generate_series(0, {last}, {width}) AS first"
+            ).format(
+                table=self._table,
+                looked_at=sql.Literal(looked_at),
+                last=sql.Literal(max(0, pages - 1)),
+                width=sql.Literal(width),
+            )
         )
-        return [(stretch * width, float(weight) / share) for stretch, weight in sampled]
+        return [(first, float(weight or 0) * width / looked_at) for first, weight in stretches]
 
     def _rows(self, within: Range, patterns: Sequence[Pattern], *conditions: sql.Composable) -> Iterator[Row]:
         likes = [sql.SQL("key LIKE {}").format(sql.Literal(_like(pattern))) for pattern in patterns]

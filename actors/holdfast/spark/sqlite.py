@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from holdfast.spark.refusals import invalid, unavailable
-from holdfast.spark.store import RANGE_BYTES, Range, Row, split
+from holdfast.spark.store import Range, Row, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,6 @@ class SqliteStore:
         self._path = options.sqlite_path
         self._is_copy = options.snapshot is not None
         self._table = '"' + options.state_table.replace('"', '""') + '"'
-        self._cores = os.cpu_count() or 1
         self.as_of = time.time() if options.as_of is None else options.as_of
         if options.snapshot not in (None, COPY):
             raise invalid("This is not a snapshot of a SQLite file: holdfast.spark.snapshot() makes one.")
@@ -59,10 +58,7 @@ class SqliteStore:
     def ranges(self, most: int | None) -> list[Range]:
         if not self._is_copy:
             return [Range()]  # all of it in one transaction: what is written meanwhile would show elsewhere
-        weights = self._weights()
-        if most is None:
-            most = max(1, min(2 * self._cores, int(sum(weight for _, weight in weights) // RANGE_BYTES)))
-        return split(weights, most)
+        return split(self._weights(), most)
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
         globs = [_glob(pattern) for pattern in patterns]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 # A range that is smaller is not worth a task of its own.
-RANGE_BYTES = 4 * 1024 * 1024
+_RANGE_BYTES = 4 * 1024 * 1024
 
 
 class Row(NamedTuple):
@@ -45,7 +46,7 @@ class Store(Protocol):
     ) -> None: ...
 
     def ranges(self, most: int | None) -> list[Range]:
-        """Up to so many; without a number as many as the size is worth, and the machine has cores."""
+        """Up to so many; without a number as many as the size is worth, up to one for each core of this machine."""
         ...
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
@@ -77,9 +78,11 @@ class Store(Protocol):
         ...
 
 
-def split(weights: Sequence[tuple[int, float]], parts: int) -> list[Range]:
+def split(weights: Sequence[tuple[int, float]], most: int | None) -> list[Range]:
     """Ranges that weigh about the same, of the first numbers of stretches and what each weighs."""
     total = sum(weight for _, weight in weights)
+    # They take as long as each other, so with more of them than cores each core has to begin more often, no more.
+    parts = most or max(1, min(os.cpu_count() or 1, int(total // _RANGE_BYTES)))
     ranges: list[Range] = []
     first, gathered = 0, 0.0
     for start, weight in weights:
