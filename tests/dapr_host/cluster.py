@@ -62,8 +62,10 @@ class Replica:
         """Until the host says that it waits for this, or for nothing."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + within
+        daprd = self.sidecar.process
         while reason not in (seen := await self.host.readiness()).reason or seen.ready is not (reason == ""):
-            assert clock() < deadline, f"after {within:g} s the host still says: {seen.reason or 'ready'}"
+            said = f"the host says: {seen.reason or 'ready'}; daprd {daprd.ending()}. {daprd.log_tail()}"
+            assert clock() < deadline, f"after {within:g} s {said}"
             await asyncio.sleep(0.02)
 
     async def get(self, path: str) -> tuple[int, bytes]:

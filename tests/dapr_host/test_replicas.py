@@ -28,6 +28,15 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         yield cluster
 
 
+async def both(cluster: Cluster) -> tuple[Replica, Replica]:
+    # One after the other: of two that make a SQLite file at once, one finds it locked, and ends.
+    first = await cluster.add()
+    await first.ready()
+    second = await cluster.add()
+    await second.ready()
+    return first, second
+
+
 async def add_to_each(replica: Replica, actor_type: str = "Tally") -> set[int]:
     return set(await asyncio.gather(*(replica.call(actor_type, actor, "add", 1) for actor in ACTORS)))
 
@@ -157,9 +166,7 @@ async def added(replica: Replica, actor: str) -> int:
 
 
 async def test_a_replica_that_dies_leaves_its_actors_to_the_other(cluster: Cluster) -> None:
-    first, second = await cluster.add(), await cluster.add()
-    await first.ready()
-    await second.ready()
+    first, second = await both(cluster)
     assert await add_to_each(first) == {1}
     await second.sidecar.kill()
     await second.stop_app()
@@ -168,9 +175,7 @@ async def test_a_replica_that_dies_leaves_its_actors_to_the_other(cluster: Clust
 
 
 async def test_an_error_of_an_actor_elsewhere_keeps_its_code(cluster: Cluster) -> None:
-    first, second = await cluster.add(), await cluster.add()
-    await first.ready()
-    await second.ready()
+    first, second = await both(cluster)
     for actor in ACTORS:
         with pytest.raises(errors.NotFound) as caught:
             await first.call("Grumpy", actor, "refuse", "NOT_FOUND")

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import random
 import socket
+import tempfile
+from functools import cache
+from pathlib import Path
 
 from holdfast.errors import Unavailable
 
@@ -15,12 +21,33 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port nobody listens on, never given twice by this process."""
+    """A port nobody listens on, and that no other process of this user was given and may still listen on."""
     for port in random.sample(range(_LOWEST, _HIGHEST), 200):
-        if port not in _given and _is_free(port):
+        if port not in _given and _is_reserved(port) and _is_free(port):
             _given.add(port)
             return port
     raise Unavailable(f"No free port was found between {_LOWEST} and {_HIGHEST}.")
+
+
+def _is_reserved(port: int) -> bool:
+    """Whether it is ours from now on, until this process ends: between this and what listens on it lie seconds."""
+    reservations = _reservations()
+    if reservations is None:
+        return True
+    try:
+        fcntl.lockf(reservations, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except (BlockingIOError, PermissionError):  # which of them it is depends on the system
+        return False
+    return True
+
+
+@cache
+def _reservations() -> int | None:
+    """A file of which a byte is locked for each port; None where there cannot be one."""
+    file = Path(tempfile.gettempdir()) / f"holdfast-ports-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    return None
 
 
 def _is_free(port: int) -> bool:
