@@ -1,4 +1,5 @@
-"""Makes the README's picture of the page: `.venv/bin/python tests/page/picture.py`, from the root of the tree.
+"""Makes the README's pictures of the page, from the root of the tree: `.venv/bin/python tests/page/picture.py`, and
+`… picture.py --instance order-1042 --to docs/instance.png`.
 
 Starts a server, lets a small shop work on it for as long as `--seconds` says, and takes the picture in the machine's
 own Chromium, with the machine's own fonts. `pngquant` makes it smaller where it is installed.
@@ -23,7 +24,7 @@ from page.browser import chromium
 from page.server import ROOT, Server
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Browser, Page
 
 _PHONE = {"width": 390, "height": 844}
 
@@ -104,24 +105,54 @@ class Shop:
         }
 
 
+async def order(server: Server) -> None:
+    """Instances of the example: through, taken back, and waiting for somebody."""
+    for number, lines, total in (
+        (1041, ["oar", "rope"], 80),
+        (1042, ["lantern", "kedge"], 60),
+        (1043, ["anchor"], 950),
+    ):
+        order = {"customer": "acme", "lines": lines, "total": total}
+        await server.call("POST", "/orchestrations/order/start", {"instance_id": f"order-{number}", "input": order})
+    for number in (1041, 1042):
+        await server.call("GET", f"/orchestrations/order-{number}/wait?timeout_seconds=30")
+
+
+async def take_instance(to: Path, *, instance: str, scheme: str, phone: bool, whole: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with Server(Path(folder), app="examples.orders:app") as server, chromium() as browser:
+            await order(server)
+            page = await _opened(browser, scheme, phone)
+            await page.goto(f"{server.url}/#/orchestration/{instance}")
+            await page.locator("#timeline li").first.wait_for()
+            # The list follows a little later.
+            await page.get_by_role("link", name="order-1042: order, completed").wait_for()
+            await page.mouse.move(0, 0)
+            await page.screenshot(path=to, full_page=whole)
+
+
 async def take(to: Path, *, seconds: float, scheme: str, phone: bool, queue: str | None, whole: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with Server(Path(folder)) as server, chromium() as browser:
             shop = Shop(server)
             await shop.open()
-            context = await browser.new_context(
-                color_scheme=scheme,  # type: ignore[arg-type]
-                viewport=_PHONE if phone else {"width": 1200, "height": 860},  # type: ignore[arg-type]
-                device_scale_factor=2 if phone else 1,
-                is_mobile=phone,
-            )
-            page = await context.new_page()
+            page = await _opened(browser, scheme, phone)
             await page.goto(server.url)
             await shop.work(seconds)
             if queue:
                 await page.goto(f"{server.url}/#/queue/{queue}")
             await _settle(page, queue)
             await page.screenshot(path=to, full_page=whole)
+
+
+async def _opened(browser: Browser, scheme: str, phone: bool) -> Page:
+    context = await browser.new_context(
+        color_scheme=scheme,  # type: ignore[arg-type]
+        viewport=_PHONE if phone else {"width": 1200, "height": 860},  # type: ignore[arg-type]
+        device_scale_factor=2 if phone else 1,
+        is_mobile=phone,
+    )
+    return await context.new_page()
 
 
 async def _settle(page: Page, queue: str | None) -> None:
@@ -139,17 +170,14 @@ def main() -> None:
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
     parser.add_argument("--phone", action="store_true")
     parser.add_argument("--queue", default="orders", help="the queue that is open; '' for the list alone")
+    parser.add_argument("--instance", help="an instance instead: order-1041, order-1042 or order-1043")
     parser.add_argument("--whole", action="store_true", help="all of the page, not one window of it")
     options = parser.parse_args()
+    same = {"scheme": options.scheme, "phone": options.phone, "whole": options.whole}
     asyncio.run(
-        take(
-            options.to,
-            seconds=options.seconds,
-            scheme=options.scheme,
-            phone=options.phone,
-            queue=options.queue or None,
-            whole=options.whole,
-        )
+        take_instance(options.to, instance=options.instance, **same)
+        if options.instance
+        else take(options.to, seconds=options.seconds, queue=options.queue or None, **same)
     )
     if squeeze := shutil.which("pngquant"):
         subprocess.run(

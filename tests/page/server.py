@@ -19,15 +19,15 @@ ROOT = Path(__file__).parents[2]
 
 
 class Server:
-    """The embedded host with the example app; keeps its port and its data when it is started again."""
+    """The embedded host with an example app; keeps its port and its data when it is started again."""
 
-    def __init__(self, folder: Path, *, token: str | None = None) -> None:
+    def __init__(self, folder: Path, *, token: str | None = None, app: str = "examples.counter:app") -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = token
         self.database = folder / "data" / "holdfast.db"
         command: list[str | Path] = [
-            *(Path(sys.executable).with_name("holdfast"), "serve", "examples.counter:app"),
+            *(Path(sys.executable).with_name("holdfast"), "serve", app),
             *("--host", "embedded", "--data", folder / "data", "--port", str(self.port)),
         ]
         environment = {"HOLDFAST_TOKEN": token} if token else {}

@@ -24,8 +24,8 @@ async def test_its_queues_are_shown_and_what_is_pushed_is_its_own(
     await expect(page.locator("#facts")).to_contain_text("tenant acme · embedded host")
     command = f"curl -X POST -H 'Holdfast-Tenant: acme' '{own_server.url}/queue/orders/push'"
     await expect(page.locator("#no-queues")).to_contain_text(command)
-    await page.get_by_role("searchbox").fill("theirs")
-    await page.get_by_role("searchbox").press("Enter")
+    await page.get_by_role("searchbox", name="Find or open a queue").fill("theirs")
+    await page.get_by_role("searchbox", name="Find or open a queue").press("Enter")
     await page.get_by_role("button", name="Push").first.click()
     form = page.get_by_role("form", name="Push an item")
     await form.get_by_role("textbox").first.fill("7")

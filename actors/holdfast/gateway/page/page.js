@@ -2,17 +2,24 @@
 import { token, Unreachable } from "./api.js";
 import { at, show } from "./dom.js";
 import * as entry from "./entry.js";
+import * as instance from "./instance.js";
+import * as instances from "./instances.js";
 import { Follower } from "./live.js";
 import * as overview from "./overview.js";
 import * as queue from "./queue.js";
 import { interrupt } from "./series.js";
 import * as server from "./server.js";
 
-let shown = null;
+// What can be shown beside its list; at home neither is.
+const VIEWS = {
+  queue: { view: queue, list: overview, card: "queues", title: "queue-name", article: "queue" },
+  orchestration: { view: instance, list: instances, card: "instances", title: "instance-id", article: "instance" },
+};
+let shown = { kind: null, name: null };
 const follower = new Follower(look);
 
 async function look() {
-  const tries = await Promise.allSettled([server.refresh(), overview.refresh(), queue.refresh()]);
+  const tries = await Promise.allSettled([server.refresh(), ...listed().map((one) => one.refresh()), shownView()?.view.refresh()]);
   const errors = tries.filter((one) => one.status === "rejected").map((one) => one.reason);
   const unreachable = errors.find((error) => error instanceof Unreachable);
   const closed = errors.find((error) => error.status === 401);
@@ -40,17 +47,26 @@ function tellProblem(text, closed) {
   at("enter-token").hidden = !closed;
 }
 
+const shownView = () => VIEWS[shown.kind];
+
+// A list that is not there need not be asked for.
+const listed = () => Object.entries(VIEWS).filter(([kind]) => shown.kind === null || kind === shown.kind).map(([, one]) => one.list);
+
 function route() {
-  const [, encoded] = location.hash.match(/^#\/queue\/(.+)$/) ?? [];
+  const [, kind = null, encoded] = location.hash.match(/^#\/(queue|orchestration)\/(.+)$/) ?? [];
   const name = encoded === undefined ? null : decoded(encoded);
-  if (name === shown) return;
+  if (name === shown.name && kind === shown.kind) return;
   const left = shown;
-  shown = name;
-  at("main").dataset.view = name === null ? "home" : "queue";
+  shown = { kind, name };
+  // Queues are not looked at meanwhile.
+  if (kind === "orchestration") interrupt();
+  at("main").dataset.view = kind ?? "home";
   document.title = name === null ? "Holdfast" : `${name} · Holdfast`;
-  if (name === null) queue.close();
-  else queue.open(name);
-  overview.mark(name);
+  for (const [one, { view, list }] of Object.entries(VIEWS)) {
+    if (one === kind) view.open(name);
+    else view.close();
+    list.mark(one === kind ? name : null);
+  }
   moveFocus(left);
 }
 
@@ -62,16 +78,19 @@ function decoded(text) {
   }
 }
 
-// Where the list makes room for the queue, what had the focus is gone.
+// Where the list makes room for what is shown, what had the focus is gone.
 function moveFocus(left) {
-  if (shown !== null && getComputedStyle(at("queues")).display === "none") at("queue-name").focus();
-  else if (shown === null && left !== null) overview.rowOf(left)?.focus();
-  if (at("queue").contains(document.activeElement)) scrollTo(0, 0);
+  const here = shownView();
+  if (here && getComputedStyle(at(here.card)).display === "none") at(here.title).focus();
+  else if (!here && left.kind) VIEWS[left.kind].list.rowOf(left.name)?.focus();
+  if (here && at(here.article).contains(document.activeElement)) scrollTo(0, 0);
 }
 
 server.begin();
-overview.begin(follower);
-queue.begin(follower);
+for (const { view, list } of Object.values(VIEWS)) {
+  list.begin(follower);
+  view.begin(follower);
+}
 entry.begin({
   onEntered: () => follower.resume(),
   // Everything that was shown goes too.

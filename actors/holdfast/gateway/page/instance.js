@@ -1,0 +1,139 @@
+// One instance of an orchestration: where it stands, what it was given, what came of it, and its history.
+import { get, now, path, Refused } from "./api.js";
+import * as control from "./control.js";
+import { at, el, keep, show } from "./dom.js";
+import { linkTo } from "./instances.js";
+import { payload } from "./items.js";
+import { awaited, badge, eventKey, eventRow, precise } from "./timeline.js";
+import { count, live, number } from "./words.js";
+
+const EVENTS_SHOWN = 100;
+const EVENTS_MORE = 500;
+const MOST_AT_ONCE = 1000;
+
+let id = null;
+// Those of the present execution that are shown, by their numbers: the latest, as those say where it stands.
+let events = new Map();
+let execution = 0;
+let wanted = EVENTS_SHOWN;
+let drawn = {};
+const status = badge();
+
+export function open(instance) {
+  id = instance;
+  wanted = EVENTS_SHOWN;
+  drawn = {};
+  forget();
+  show("instance-id", instance);
+  at("instance").hidden = false;
+  at("instance-body").hidden = true;
+  at("instance-problem").hidden = true;
+  control.open(instance);
+}
+
+export function close() {
+  id = null;
+  at("instance").hidden = true;
+}
+
+function forget() {
+  events = new Map();
+  at("timeline").replaceChildren();
+}
+
+export async function refresh() {
+  const asked = id;
+  if (asked === null) return;
+  try {
+    const found = await get(path`orchestrations/${asked}`);
+    if (asked !== id) return;
+    if (found.execution_id !== execution) {
+      forget();
+      execution = found.execution_id;
+    }
+    await read(asked, found);
+    if (asked !== id) return;
+    draw(found);
+    at("instance-problem").hidden = true;
+    at("instance-body").hidden = false;
+  } catch (error) {
+    // What is wrong with this one alone is said here; the rest of the page goes on.
+    if (asked !== id || !(error instanceof Refused) || error.status === 401) throw error;
+    show("instance-problem", error.message);
+    at("instance-problem").hidden = false;
+    at("instance-body").hidden = error.status === 404;
+    control.draw(null);
+  }
+}
+
+// The events that are wanted and not there yet: mostly the few that are new.
+async function read(asked, found) {
+  const first = Math.max(1, found.events - wanted + 1);
+  for (const seq of events.keys()) if (seq < first) events.delete(seq);
+  let next = first;
+  while (events.has(next)) next += 1;
+  while (next <= found.events) {
+    const limit = Math.min(MOST_AT_ONCE, found.events - next + 1);
+    const answer = await get(`${path`orchestrations/${asked}/history`}?limit=${limit}&cursor=${next - 1}`);
+    // Another execution has begun meanwhile: its events are asked for next time.
+    if (asked !== id || answer.events.length === 0 || answer.events.some((event) => event.execution_id !== execution)) return;
+    for (const event of answer.events) events.set(event.seq, event);
+    next = answer.events.at(-1).seq + 1;
+  }
+}
+
+function draw(found) {
+  const ended = found.ended_at !== null;
+  at("instance-now").replaceChildren(status.element);
+  status.draw(found.status);
+  show("instance-name", found.name);
+  show("instance-version", `version ${found.version}`);
+  live(at("instance-began"), new Date(found.created_at), "ago");
+  show("instance-took-title", ended ? "Took" : "So far");
+  show("instance-took", precise((ended ? Date.parse(found.ended_at) : now()) - Date.parse(found.created_at)));
+  at("instance-execution-tile").hidden = found.execution_id === 1;
+  show("instance-execution", number(found.execution_id));
+  drawParent(found.parent);
+  value("custom", found.custom_status, found.custom_status !== null);
+  value("input", found.input, true);
+  value("output", found.output, found.status === "COMPLETED");
+  value("failure", found.error, found.error !== null);
+  at("reason-card").hidden = !found.reason;
+  show("reason", found.reason ?? "");
+  control.draw(found, awaited([...events.values()]));
+  drawHistory(found);
+}
+
+function drawParent(parent) {
+  keep(at("instance-parent"), parent ? [parent.instance_id] : [], (one) => one, (one) =>
+    [el("span", {}, "Started by ", el("a", { href: linkTo(one) }, one)), () => {}]);
+}
+
+// Large ones are drawn again only when they changed.
+function value(name, shown, there) {
+  at(`${name}-card`).hidden = !there;
+  const text = there ? JSON.stringify(shown) : undefined;
+  if (drawn[name] === text) return;
+  drawn[name] = text;
+  at(name).replaceChildren(...(there ? [payload(shown)] : []));
+}
+
+function drawHistory(found) {
+  const shown = [...events.values()].sort((one, other) => one.seq - other.seq);
+  const began = events.get(1);
+  const first = began && new Date(began.timestamp);
+  keep(at("timeline"), shown, eventKey, (event) => eventRow(event, (seq) => events.get(seq), first));
+  at("earlier-events").hidden = shown.length === 0 || shown[0].seq === 1;
+  show("events-count", shown.length < found.events
+    ? `the last ${number(shown.length)} of ${number(found.events)}` : count(found.events, "event"));
+}
+
+export function begin(follower) {
+  control.begin(follower);
+  at("earlier-events").addEventListener("click", () => {
+    wanted += EVENTS_MORE;
+    // Times are told from the beginning once that is there.
+    at("timeline").replaceChildren();
+    follower.now();
+  });
+}

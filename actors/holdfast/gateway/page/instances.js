@@ -1,0 +1,82 @@
+// The list of orchestrations' instances, of one status or of all.
+import { get, path } from "./api.js";
+import { at, el, keep, show } from "./dom.js";
+import { badge } from "./timeline.js";
+import { curl, live } from "./words.js";
+
+const PAGE = 50;
+let pages = 1;
+let listed = [];
+let open = null;
+
+export const linkTo = (instance) => `#/orchestration/${encodeURIComponent(instance)}`;
+
+export async function refresh() {
+  const status = at("instance-status").value;
+  const found = [];
+  let cursor;
+  for (let page = 0; page < pages; page += 1) {
+    const more = `${status ? path`&status=${status}` : ""}${cursor ? path`&cursor=${cursor}` : ""}`;
+    const answer = await get(`orchestrations?limit=${PAGE}${more}`);
+    found.push(...answer.orchestrations);
+    cursor = answer.next_cursor;
+    if (!cursor) break;
+  }
+  // Another one was chosen meanwhile, and will be asked for.
+  if (status !== at("instance-status").value) return;
+  listed = found;
+  at("more-instances").hidden = !cursor;
+  at("no-instances").hidden = found.length > 0 || status !== "" || Boolean(cursor);
+  draw();
+}
+
+// Marks the row of the instance that is shown beside the list, if one is.
+export function mark(instance) {
+  open = instance;
+  draw();
+}
+
+export const rowOf = (instance) =>
+  [...at("instance-list").querySelectorAll("a")].find((link) => link.getAttribute("href") === linkTo(instance));
+
+function draw() {
+  const wanted = at("find-instance").value.trim().toLowerCase();
+  const shown = listed.filter(({ instance_id: id, name }) => `${id}\n${name}`.toLowerCase().includes(wanted));
+  keep(at("instance-list"), shown, (instance) => instance.instance_id, row);
+  at("no-instance-found").hidden = shown.length > 0 || !at("no-instances").hidden;
+  at("instances").classList.toggle("blank", shown.length === 0);
+}
+
+function row({ instance_id: id }) {
+  const [status, name, since] = [badge(), el("span", { class: "kind" }), el("time")];
+  const link = el("a", { href: linkTo(id) }, el("span", { class: "name" }, id), name, status.element, since);
+  return [el("li", {}, link), (instance) => {
+    name.textContent = instance.name;
+    status.draw(instance.status);
+    live(since, new Date(instance.created_at), "ago");
+    link.setAttribute("aria-label", `${id}: ${instance.name}, ${instance.status.toLowerCase()}`);
+    if (id === open) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }];
+}
+
+export function begin(follower) {
+  show("no-instances-command", curl("orchestrations/order/start", '{"input": {"id": 1}}'));
+  at("find-instance").addEventListener("input", draw);
+  at("instance-status").addEventListener("change", () => {
+    pages = 1;
+    follower.now();
+  });
+  at("find-instances").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const id = at("find-instance").value.trim();
+    if (!id) return;
+    at("find-instance").value = "";
+    draw();
+    location.hash = linkTo(id);
+  });
+  at("more-instances").addEventListener("click", () => {
+    pages += 1;
+    follower.now();
+  });
+}
