@@ -86,7 +86,13 @@ class Push(Request):
     def parse(cls, data: Any) -> Self:
         if isinstance(data, dict):
             check_lossless(data)
-        return super().parse(data)
+        try:
+            return super().parse(data)
+        except InvalidRequest as error:
+            if isinstance(data, dict) and "items" in data:
+                raise
+            # Whoever pushes one item has written no list.
+            raise InvalidRequest(str(error).removeprefix("items.0.").removeprefix("items.0: ")) from None
 
     @model_validator(mode="before")
     @classmethod
