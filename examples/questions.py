@@ -67,7 +67,8 @@ def what_is_stuck(tables: Tables) -> DataFrame:
     waiting = items.groupBy("tenant", F.concat(F.lit("queue "), "queue").alias("where")).agg(
         F.count("*").alias("waiting"),
         F.max(between(F.greatest("enqueued_at", F.coalesce("due_at", "enqueued_at")), "as_of")).alias("seconds"),
-        F.max_by("last_error", "enqueued_at").alias("says"),
+        # The first error there is, of what waits longest.
+        F.min_by("last_error", F.when(F.col("last_error").isNotNull(), F.col("enqueued_at"))).alias("says"),
     )
     under_way = tables.latest("instances").where("status IN ('RUNNING', 'SUSPENDED')")
     silent = under_way.groupBy("tenant", F.concat(F.lit("orchestration "), "name").alias("where")).agg(
@@ -93,7 +94,8 @@ def who_retries_most(tables: Tables) -> DataFrame:
     )
 
 
-# %% 3. How long do approvals take? From when somebody waits for an event to when it comes.
+# %% 3. How long do approvals take? From when somebody waits for an event to when it comes. Mailboxes are not in it: no
+# history says since when one is looked at.
 def how_long_approvals_take(tables: Tables, event: str = "approv%") -> DataFrame:
     waited = steps(tables.latest("history")).where(F.col("kind") == "event").where(F.col("name").like(event))
     # Nobody waits any more for what an orchestration that has ended was waiting for.

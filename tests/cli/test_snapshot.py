@@ -68,6 +68,7 @@ def without_starting_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--url", "mysql://ann:s3cret@db/shop"], "neither kind"),
         (["--url", "s3cret"], "neither kind"),
         (["--url", "sqlite:///a.db", "--table-name", "a", "--table-prefix", "b"], "give one of them"),
+        (["--url", "sqlite:///"], "has no path"),
         ([], "Which database?"),
     ],
 )

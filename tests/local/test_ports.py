@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import random
 import socket
 import subprocess
@@ -33,6 +35,17 @@ def test_one_that_another_process_was_given_is_not_given_before_it_ends(candidat
             free_port()
         other.communicate("\n")
     assert free_port() == port
+
+
+def test_where_nothing_can_be_locked_ports_are_given_all_the_same(
+    candidates: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    candidates.extend(range(31_100, 31_200))
+    assert free_port() in candidates
 
 
 def test_one_is_not_given_twice(candidates: list[int]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,8 +115,11 @@ def test_a_snapshot_that_is_gone_says_so(spark: SparkSession, stack: Any) -> Non
 
 
 def test_what_cannot_be_read_is_told_before_spark_is_asked(spark: SparkSession, tmp_path: Any) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection, connection:
+        connection.execute("CREATE TABLE other (key text)")
     for url, sentence in (
-        (f"sqlite://{tmp_path}/missing.db", "unable to open"),
+        (f"sqlite://{tmp_path}/missing.db", "There is no file"),
+        (f"sqlite://{tmp_path}/other.db", "has no table"),
         ("postgresql://nobody:hunter2@127.0.0.1:1/none", "PostgreSQL refused"),
         ("mysql://somewhere", "neither kind"),
     ):

@@ -56,7 +56,7 @@ class Memory:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def ranges(self, most: int | None) -> list[Range]:
+    def ranges(self) -> list[Range]:
         return [Range()]
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
@@ -183,10 +183,30 @@ def test_from_now_on(store: Memory) -> None:
     follower = Follower(starting="latest")
     assert follower.go_on() == []
     assert "unsaved" not in follower.offset
-    assert follower.offset["marks"] == {}
     store.as_of += 1
     instance.turn(store, 1)
     assert follower.go_on() == [("a", 1, 3)]
+
+
+@pytest.mark.parametrize("ahead", [2.0, 60.0, SETTLE_SECONDS - 60])
+def test_from_now_on_whatever_the_clocks_of_hosts_say(store: Memory, ahead: float) -> None:
+    """Of one that is behind, and of a turn that began before and is committed after, events seem to be earlier."""
+    known = Chronicled("shop", "known")
+    known.turn(store, 2)
+    store.as_of += ahead
+    follower = Follower(starting="latest")
+    Chronicled("shop", "new").turn(store, 2)
+    known.turn(store, 1)
+    assert follower.go_on() == [("known", 1, 3), ("new", 1, 1), ("new", 1, 2)]
+
+
+def test_from_now_on_is_not_about_what_was_before(store: Memory) -> None:
+    old = Chronicled("shop", "old")
+    old.turn(store, 2)
+    store.as_of += SETTLE_SECONDS + 60
+    follower = Follower(starting="latest")
+    assert follower.offset["marks"] == {}
+    assert follower.go_on() == []
 
 
 def test_an_offset_stays_where_nothing_happens(store: Memory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
+import psycopg.conninfo
 import pytest
 
 from holdfast.spark.options import Options
@@ -31,6 +32,8 @@ from holdfast.spark.secrets import without_secrets
         ("postgresql://ann:s3?cret@db/shop", "postgresql://*****"),
         ("postgresql://ann:s3/cret@db/shop", "postgresql://*****"),
         ("postgresql://db?password=a@s3cret", "postgresql://*****"),
+        ("postgresql://ann:s3cret/shop", "postgresql://*****"),
+        ("postgresql://one,ann:s3cret/shop", "postgresql://*****"),
         ("host=db password=s3cret", "*****"),
         ("sqlite:///a/b@c.db?x=1", "sqlite:///a/b@c.db"),
     ],
@@ -61,6 +64,25 @@ def test_a_message_is_told_without(url: str, written: str) -> None:
 def test_a_piece_of_one_that_should_have_been_quoted_is_hidden_too() -> None:
     options = Options.read({"url": "postgresql://ann:hunter/two@db/shop"})
     assert "hunter" not in options.without_secrets('invalid integer value "hunter" for connection option "port"')
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann@db/shop?password:hunter",
+        "postgresql://ann@db/shop?password%3Dhunter",
+        "postgresql://ann@db/shop?sslmode=require&pass-word:hunter=x",
+        "postgresql://ann:hunter/shop",
+        "postgresql://ann@db/shop?scram_client_key=hunter",
+    ],
+)
+def test_one_that_is_mistyped_is_hidden_too(url: str) -> None:
+    try:
+        psycopg.conninfo.conninfo_to_dict(url)
+        told = f'invalid port "hunter" in {url}'
+    except psycopg.Error as error:
+        told = str(error)
+    assert "hunter" not in Options.read({"url": url}).without_secrets(told)
 
 
 def test_a_file_has_none() -> None:

@@ -20,6 +20,7 @@ from holdfast.errors import ComponentMissing, InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.spark.manifest import Manifest
     from holdfast.spark.pipeline import Taken, Work
 
 DOES_NOT_ADD_UP = 3
@@ -149,6 +150,7 @@ def _show(taken: Taken, against: str | None, as_json: bool) -> None:
     if as_json:
         places = {"folder": str(taken.kept.folder), "report": str(taken.report) if taken.report else None}
         show_json(manifest.to_json() | places)
+        _tell(manifest)
         return
     console = printing.console()
     console.print(kept(manifest))
@@ -159,13 +161,17 @@ def _show(taken: Taken, against: str | None, as_json: bool) -> None:
     click.echo(f"Kept in {taken.kept.folder}")
     if taken.report:
         click.echo(f"Report  {taken.report.as_uri()}")
+    _tell(manifest)
+    if not manifest.findings:
+        click.echo("It adds up.")
+
+
+def _tell(manifest: Manifest) -> None:
     for problem in manifest.problems:
         passed_over = f"{problem['count']:,} of {problem['actor_type'] or 'no actor'}: {problem['problem']}"
         click.echo(f"Passed over: {printing.printable(passed_over)}", err=True)
     for finding in manifest.findings:
         click.echo(f"Does not add up: {printing.printable(finding)}", err=True)
-    if not manifest.findings:
-        click.echo("It adds up.")
 
 
 @contextmanager

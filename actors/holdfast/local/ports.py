@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -21,29 +22,30 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port nobody listens on, and that no other process of this user was given and may still listen on."""
+    """A port nobody listens on, and that no other process that looked for one this way was given."""
     for port in random.sample(range(_LOWEST, _HIGHEST), 200):
-        if port not in _given and _is_reserved(port) and _is_free(port):
+        if port not in _given and _is_free(port) and _reserve(port):
             _given.add(port)
             return port
     raise Unavailable(f"No free port was found between {_LOWEST} and {_HIGHEST}.")
 
 
-def _is_reserved(port: int) -> bool:
+def _reserve(port: int) -> bool:
     """Whether it is ours from now on, until this process ends: between this and what listens on it lie seconds."""
     reservations = _reservations()
     if reservations is None:
         return True
     try:
         fcntl.lockf(reservations, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-    except (BlockingIOError, PermissionError):  # which of them it is depends on the system
-        return False
+    except OSError as error:
+        # Any other says that files cannot be locked there, as on some networks.
+        return error.errno not in (errno.EAGAIN, errno.EACCES)
     return True
 
 
 @cache
 def _reservations() -> int | None:
-    """A file of which a byte is locked for each port; None where there cannot be one."""
+    """A file of which a byte is locked for each port, one for each user; None where there cannot be one."""
     file = Path(tempfile.gettempdir()) / f"holdfast-ports-{os.getuid()}"
     with contextlib.suppress(OSError):
         return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

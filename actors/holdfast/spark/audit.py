@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from holdfast.spark.rows import BROKEN
 from holdfast.spark.steps import ANSWERED, ASKED, ENDINGS, EXECUTION, named
 
 if TYPE_CHECKING:
@@ -237,6 +238,17 @@ def _statuses(tables: Tables) -> Check:
     return _checked("instances", "Each instance is what its history says", wrong, EXECUTION, tell)
 
 
+def _readable(tables: Tables) -> Check:
+    """What another version has written is not wrong, and what is somebody else's is not ours."""
+    wrong = tables["problems"].where(F.col("problem") == BROKEN)
+
+    def tell(row: Row) -> str:
+        return f"{row['state_key']} of {row['actor_type']} {row['actor_id']} cannot be counted: {row['detail']}"
+
+    order = ("app_id", "actor_type", "actor_id", "state_key", "detail")
+    return _checked("values", "All that is stored can be read", wrong, order, tell)
+
+
 _CHECKS: tuple[Callable[[Tables], Check], ...] = (
     _queue_counts,
     _stored_once,
@@ -244,6 +256,7 @@ _CHECKS: tuple[Callable[[Tables], Check], ...] = (
     _histories,
     _completions,
     _statuses,
+    _readable,
 )
 
 

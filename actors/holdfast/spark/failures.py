@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # As a traceback of a Python worker ends.
 _OURS = re.compile(r"holdfast\.errors\.\w+: (.+)")
+_PYTHONS = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+", re.MULTILINE)
 _LONGEST = 400
 _GONE = (
     "Spark's Java process has ended in the middle of it. It may have run out of memory: "
@@ -39,5 +40,6 @@ def sentence(told: str) -> str:
         return str(ours[-1]).strip()
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
-    first = (causes[-1:] or lines[:1] or ["Spark gave no reason."])[0]
+    thrown = _PYTHONS.findall(told) if "Traceback" in told else []
+    first = (causes[-1:] or thrown[-1:] or lines[:1] or ["Spark gave no reason."])[0]
     return f"Spark failed: {first[:_LONGEST]}"

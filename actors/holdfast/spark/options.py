@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from holdfast.spark.packed import packed
 from holdfast.spark.refusals import invalid
-from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.schemas import MADE_BY, SCHEMAS
 from holdfast.spark.secrets import hidden_in
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Options:
     table_name: str | None = None
     table_prefix: str | None = None
     partitions: int | None = None
+    #: How many tasks run at once.
+    cores: int | None = None
     #: Unix seconds: the moment that decides what is due or has expired.
     as_of: float | None = None
     #: What a snapshot is known by.
@@ -78,12 +80,15 @@ class Options:
             raise invalid("The option 'starting' is 'earliest' or 'latest'.")
         if values.get("packed", "true") != "true" or ("packed" in values and table != "items"):
             raise invalid("The option 'packed' is for snapshots, which set it to 'true' for the table 'items'.")
-        numbers = (
-            {"partitions": _whole("partitions", values["partitions"], MAX_PARTITIONS)} if "partitions" in values else {}
-        )
-        moments = {"as_of": _moment(values["as_of"])} if "as_of" in values else {}
-        flags = {"packed": True} if "packed" in values else {}
-        return cls(**{**values, **numbers, **moments, **flags})  # type: ignore[arg-type]
+        if values["url"].startswith(_SQLITE) and not values["url"][len(_SQLITE) :].partition("?")[0].strip("/"):
+            raise invalid("This url has no path: sqlite:///path/of/the/file.")
+        counts = ("partitions", "cores")
+        read: dict[str, Any] = {name: _whole(name, values[name], MAX_PARTITIONS) for name in counts if name in values}
+        if "as_of" in values:
+            read["as_of"] = _moment(values["as_of"])
+        if "packed" in values:
+            read["packed"] = True
+        return cls(**{**values, **read})
 
     @property
     def schema(self) -> StructType:
@@ -103,6 +108,12 @@ class Options:
     @property
     def state_table(self) -> str:
         return state_table(self.table_name, self.table_prefix)
+
+    @property
+    def made_by(self) -> str | None:
+        """The type of the actors whose values are read; None where it is all of them."""
+        usual = MADE_BY.get(self.table)
+        return usual and (self.actor_type or usual)
 
     def without_secrets(self, text: str) -> str:
         """A message of somebody else's, with nothing in it that the url alone knows."""

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from concurrent.futures import as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +167,8 @@ def _new(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others of this day lie there
+            folder.parent.rmdir()
         raise
 
 

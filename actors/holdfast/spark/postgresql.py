@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from holdfast.spark.refusals import invalid, unavailable
-from holdfast.spark.store import Range, Row, split
+from holdfast.spark.store import PASSED_BYTES, Range, Row, part_of_key, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from holdfast.spark.options import Options
     from holdfast.spark.store import Pattern
 
-# Most rows have some 32 KB at most, a few 1 MB.
-_ROWS_AT_ONCE = 64
+# Rows are fetched some at a time: fewer where they are large, of which some have 1 MB, more where they are small.
+_FEWEST_ROWS, _MOST_ROWS = 4, 64
+_FETCH_BYTES = 2 * 1024 * 1024
 _KEYS_AT_ONCE = 1000
-_STRETCHES = 256
-_SAMPLED_PAGES = 8
+_SAMPLED_PAGES = 2048
+# The first version that finds a page without reading those before it.
+_FINDS_PAGES = 14_00_00
+# And that which ends a transaction that takes too long.
+_ENDS_TRANSACTIONS = 17_00_00
 _CONNECT_SECONDS = 10
 
 
@@ -74,11 +78,11 @@ class PostgresqlStore:
     ) -> None:
         self._connection.close()
 
-    def ranges(self, most: int | None) -> list[Range]:
+    def ranges(self) -> list[Range]:
         if self._options.snapshot is None:
             return [Range()]  # one transaction sees one point in time; a second would see another
         with self._explained():
-            return split(self._weights(), most)
+            return split(self._weights(), self._options)
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
         yield from self._rows(within, patterns)
@@ -144,6 +148,7 @@ class PostgresqlStore:
                 raise unavailable(
                     "The snapshot is gone: it was closed, or the connection that held it is lost. Take another one."
                 ) from None
+        _stay(self._connection)
         # All rows are wanted, not the first ones soon.
         self._connection.execute("SET LOCAL cursor_tuple_fraction = 1")
 
@@ -166,28 +171,31 @@ class PostgresqlStore:
         )
 
     def _weights(self) -> list[tuple[int, float]]:
-        """What stretches of the table weigh, with what lies outside of its pages, as the first pages of each say."""
+        """What pages of the table weigh, with what lies outside of them; what is not of this table weighs little."""
         size = self._one(
             sql.SQL("SELECT pg_relation_size({}) / current_setting('block_size')::int").format(
                 sql.Literal(self._table.as_string(self._connection))
             )
         )
-        pages = int(size)
-        width = max(1, -(-pages // _STRETCHES))
-        looked_at = min(width, _SAMPLED_PAGES)
-        stretches = self._connection.execute(
+        pages = max(1, int(size))
+        step = -(-pages // _SAMPLED_PAGES)
+        if self._connection.info.server_version < _FINDS_PAGES:
+            return [(page, 1.0) for page in range(0, pages, step)]  # to look at each would be to read all of it
+        sampled = self._connection.execute(
             sql.SQL(
-                "SELECT first, (SELECT sum(pg_column_size(value) + pg_column_size(key)) FROM {table} "
-                "WHERE ctid >= format('(%s,0)', first)::tid AND ctid < format('(%s,0)', first + {looked_at})::tid) "
-                "FROM generate_series(0, {last}, {width}) AS first"
+                "SELECT page, (SELECT sum(CASE WHEN position({part} IN key) > 0 "
+                "THEN pg_column_size(value) + pg_column_size(key) ELSE {passed} END) FROM {table} "
+                "WHERE ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + 1)::tid) "
+                "FROM generate_series(0, {last}, {step}) AS page"
             ).format(
+                part=sql.Literal(part_of_key(self._options)),
+                passed=sql.Literal(PASSED_BYTES),
                 table=self._table,
-                looked_at=sql.Literal(looked_at),
-                last=sql.Literal(max(0, pages - 1)),
-                width=sql.Literal(width),
+                last=sql.Literal(pages - 1),
+                step=sql.Literal(step),
             )
         )
-        return [(first, float(weight or 0) * width / looked_at) for first, weight in stretches]
+        return [(page, float(weight or 0) * step) for page, weight in sampled]
 
     def _rows(self, within: Range, patterns: Sequence[Pattern], *conditions: sql.Composable) -> Iterator[Row]:
         likes = [sql.SQL("key LIKE {}").format(sql.Literal(_like(pattern))) for pattern in patterns]
@@ -203,8 +211,14 @@ class PostgresqlStore:
         query = sql.SQL("SELECT {} FROM {} WHERE {}").format(columns, self._table, sql.SQL(" AND ").join(conditions))
         with self._explained(), self._connection.cursor("rows") as cursor:
             cursor.execute(query, binary=True)
-            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+            at_once = 4 * _FEWEST_ROWS
+            while rows := cursor.fetchmany(at_once):
                 yield from rows
+                size = sum(len(row[-1]) for row in rows)
+                if size > _FETCH_BYTES:
+                    at_once = max(_FEWEST_ROWS, at_once // 4)
+                elif size < _FETCH_BYTES // 2:
+                    at_once = min(_MOST_ROWS, at_once * 2)
 
     def _live(self) -> sql.Composed:
         return sql.SQL("({expires} IS NULL OR {expires} >= to_timestamp({as_of}))").format(
@@ -224,11 +238,17 @@ def export(options: Options) -> Iterator[Exported]:
     """Inside, others can see what this transaction sees."""
     with _explained(options), _connect(options) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        # It does nothing but hold it, for as long as others read.
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        _stay(connection)
         row = connection.execute("SELECT pg_export_snapshot(), extract(epoch FROM now())::float8").fetchone()
         assert row is not None
         yield Exported(*row)
+
+
+def _stay(connection: psycopg.Connection[Any]) -> None:
+    """A transaction takes as long as somebody reads, and is idle while others are at work."""
+    connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+    if connection.info.server_version >= _ENDS_TRANSACTIONS:
+        connection.execute("SET LOCAL transaction_timeout = 0")
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with opened(self._options) as store:
-            return [Part(within) for within in store.ranges(self._options.partitions)]
+            return [Part(within) for within in store.ranges()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Not where tasks are planned: it takes longer than the plan.

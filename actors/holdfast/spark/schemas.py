@@ -113,6 +113,14 @@ SCHEMAS: dict[str, StructType] = {
     ),
 }
 
+#: The type of the actors whose values each is made of; those that are not here are made of all. Known by name alone:
+#: where tasks are planned, to import the actors would take longer than the plan.
+MADE_BY = {
+    **dict.fromkeys(("queues", "items", "locks", "dead_letters"), "PushPopActor"),
+    **dict.fromkeys(("instances", "history"), "OrchestrationActor"),
+    "idempotency": "IdempotencyActor",
+}
+
 #: Those that hold what users have put in.
 TABLES = tuple(table for table in SCHEMAS if table != "problems")
 

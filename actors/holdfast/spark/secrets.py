@@ -12,8 +12,11 @@ from urllib.parse import unquote
 HIDDEN = "*****"
 
 _SQLITE = "sqlite"
-_SECRET = ("password", "sslpassword", "oauth_client_secret")
+_SECRET = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 _PARAMETER = re.compile(r"[?&]([^=?&]+)=([^&]*)")
+_NAME = re.compile(r"[a-z_]+", re.IGNORECASE)
+# A host, perhaps with a port: what follows a colon and is no number may be a password.
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d*)?")
 
 
 def without_secrets(url: str) -> str:
@@ -28,6 +31,8 @@ def without_secrets(url: str) -> str:
     userinfo, at, hosts = authority.rpartition("@")
     # One that follows later is of a password with a slash or a question mark in it, or may be.
     if "@" in database or "@" in rest.partition("/")[0][len(authority) :]:
+        return f"{scheme}://{HIDDEN}"
+    if not all(map(_HOST.fullmatch, hosts.split(","))):
         return f"{scheme}://{HIDDEN}"
     return f"{scheme}://{userinfo.partition(':')[0]}{at}{hosts}{slash}{database}"
 
@@ -45,7 +50,15 @@ def _secrets(url: str) -> set[str]:
     if scheme == _SQLITE:
         return set()
     raw = {value for name, value in _PARAMETER.findall(rest) if unquote(name).lower() in _SECRET}
-    address = rest.partition("?")[0]
+    address, _, query = rest.partition("?")
+    for piece in query.split("&"):
+        name, is_parameter, _ = piece.partition("=")
+        # One that is mistyped is told of by libpq as it stands.
+        if not is_parameter or not _NAME.fullmatch(name):
+            raw |= {piece, name}
+    for host in address.partition("/")[0].rpartition("@")[2].split(","):
+        if not _HOST.fullmatch(host):
+            raw.add(host.partition(":")[2])
     for before in (rest.partition("/")[0], address.partition("/")[0], address):
         password = before.rpartition("@")[0].partition(":")[2]
         # Where it should have been quoted, libpq takes a piece of it for the host or the port, and says so.

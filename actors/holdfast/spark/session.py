@@ -106,7 +106,7 @@ def _started(master: str) -> SparkSession:
 
 def _connected(remote: str) -> SparkSession:
     if not remote.startswith("sc://"):
-        raise SettingsError(f"--remote takes an address of Spark Connect, as in sc://host:15002, not {remote}.")
+        raise SettingsError(f"--remote takes an address of Spark Connect, as in sc://host:15002, not {_shown(remote)}.")
     try:
         with warnings.catch_warnings():
             # About pandas 3, which PySpark 4.3.0 does not know yet and nothing here uses.
@@ -116,8 +116,20 @@ def _connected(remote: str) -> SparkSession:
         raise ComponentMissing("Spark Connect has needs of its own: pip install 'pyspark[connect]'.") from error
     except PySparkException as error:
         raise ComponentFailed(
-            f"Spark Connect at {remote} does not answer: {str(error).partition(chr(10))[0]}"
+            f"Spark Connect at {_shown(remote)} does not answer: {_said_by(error, remote)}"
         ) from error
+
+
+def _shown(remote: str) -> str:
+    """Without its parameters, of which one is a token."""
+    return remote.partition("/;")[0].partition(";")[0]
+
+
+def _said_by(error: Exception, remote: str) -> str:
+    said = str(error).partition("\n")[0]
+    for parameter in remote.split(";")[1:]:
+        said = said.replace(parameter.partition("=")[2] or parameter, "*****")
+    return said
 
 
 @contextmanager

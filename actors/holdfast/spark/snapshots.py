@@ -18,6 +18,7 @@ from holdfast.spark.packed import can_be_packed, packed, unpacked
 from holdfast.spark.refusals import invalid, unavailable
 from holdfast.spark.schemas import SCHEMAS, some_columns
 from holdfast.spark.sqlite import COPY, copy
+from holdfast.spark.stores import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +67,8 @@ class Snapshot:
         self._as_of: datetime | None = None
 
     def __enter__(self) -> Self:
+        with opened(self._options):
+            pass  # what is wrong with it is said now, not by the first read
         try:
             if self._options.is_sqlite:
                 self._copy()
@@ -91,7 +94,7 @@ class Snapshot:
 
     def table(self, name: str, *, columns: Sequence[str] | None = None, **narrowed: str) -> DataFrame:
         """One of the tables; ``queue`` and ``instance`` narrow it in the database, ``columns`` are all that is made."""
-        options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | narrowed
+        options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | _cores(self._spark) | narrowed
         Options.read(options)
         wanted = SCHEMAS[name] if columns is None else some_columns(name, columns)
         reader = self._spark.read.format("holdfast").options(**options)
@@ -131,3 +134,9 @@ class Snapshot:
         held = self._held.enter_context(export(self._options))
         self._given |= {"snapshot": held.name}
         self._as_of = datetime.fromtimestamp(held.as_of, UTC)
+
+
+def _cores(spark: SparkSession) -> dict[str, str]:
+    """How many tasks run at once, where that can be asked: not over Spark Connect."""
+    context = getattr(spark, "sparkContext", None)
+    return {} if context is None else {"cores": str(context.defaultParallelism)}

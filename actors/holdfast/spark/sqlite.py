@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from holdfast.spark.refusals import invalid, unavailable
-from holdfast.spark.store import Range, Row, split
+from holdfast.spark.store import PASSED_BYTES, Range, Row, part_of_key, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +39,7 @@ _LATE_SECONDS = 300
 
 class SqliteStore:
     def __init__(self, options: Options) -> None:
+        self._options = options
         self._path = options.sqlite_path
         self._is_copy = options.snapshot is not None
         self._table = '"' + options.state_table.replace('"', '""') + '"'
@@ -55,10 +56,11 @@ class SqliteStore:
     ) -> None:
         self._connection.close()
 
-    def ranges(self, most: int | None) -> list[Range]:
+    def ranges(self) -> list[Range]:
         if not self._is_copy:
             return [Range()]  # all of it in one transaction: what is written meanwhile would show elsewhere
-        return split(self._weights(), most)
+        with self._explained():
+            return split(self._weights(), self._options)
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
         globs = [_glob(pattern) for pattern in patterns]
@@ -98,21 +100,23 @@ class SqliteStore:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
             places = ",".join("?" * len(some))
-            yield from self._connection.execute(
-                f"SELECT {columns} FROM {self._table} WHERE key IN ({places}) "  # noqa: S608
-                "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
-                (*some, self.as_of),
-            )
+            with self._explained():
+                yield from self._connection.execute(
+                    f"SELECT {columns} FROM {self._table} WHERE key IN ({places}) "  # noqa: S608
+                    "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
+                    (*some, self.as_of),
+                )
 
     def _select(
         self, columns: str, within: Range, condition: str = "true", parameters: Sequence[Any] = ()
     ) -> Iterator[Any]:
         end = (2**63 - 1) if within.end is None else within.end
-        return self._connection.execute(
-            f"SELECT {columns} FROM {self._table} WHERE rowid >= ? AND rowid < ? AND {condition} "  # noqa: S608
-            "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
-            (within.first, end, *parameters, self.as_of),
-        )
+        with self._explained():
+            yield from self._connection.execute(
+                f"SELECT {columns} FROM {self._table} WHERE rowid >= ? AND rowid < ? AND {condition} "  # noqa: S608
+                "AND (expiration_time IS NULL OR expiration_time > datetime(?, 'unixepoch'))",
+                (within.first, end, *parameters, self.as_of),
+            )
 
     def _open(self) -> sqlite3.Connection:
         if not os.path.exists(self._path):
@@ -121,13 +125,11 @@ class SqliteStore:
                 if self._is_copy
                 else f"There is no file {self._path}."
             )
-        try:
+        with self._explained():
             connection = connect(self._path, immutable=self._is_copy)
             # What is read sees one point in time from the first statement on.
             connection.execute("BEGIN")
             columns = {row[1] for row in connection.execute(f"PRAGMA table_info({self._table})")}
-        except sqlite3.Error as error:
-            raise unavailable(f"The file {self._path} cannot be read: {error}.") from error
         if not {"key", "value", "is_binary", "expiration_time"} <= columns:
             connection.close()
             raise invalid(
@@ -136,8 +138,16 @@ class SqliteStore:
             )
         return connection
 
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            file = "copy" if self._is_copy else "file"
+            raise unavailable(f"The {file} {self._path} cannot be read: {error}.") from error
+
     def _weights(self) -> list[tuple[int, float]]:
-        """What as many rows each weigh, as the first of them says.
+        """What as many rows each weigh, as the first of them says; what is not of this table weighs little.
 
         Not what the same numbers of rowids do: every write gives a row the next one, so that those which are written
         often lie far behind all others.
@@ -145,12 +155,13 @@ class SqliteStore:
         [rows] = self._connection.execute(f"SELECT count(*) FROM {self._table}").fetchone()  # noqa: S608
         step = max(1, rows // _SAMPLES)
         sampled = self._connection.execute(
-            f"SELECT rowid, (SELECT length(value) FROM {self._table} AS t WHERE t.rowid = ranked.rowid) "  # noqa: S608
+            f"SELECT rowid, (SELECT iif(instr(key, ?), length(value) + {_ROW_BYTES}, {PASSED_BYTES}) "  # noqa: S608
+            f"FROM {self._table} AS t WHERE t.rowid = ranked.rowid) "
             f"FROM (SELECT rowid, row_number() OVER (ORDER BY rowid) AS rank FROM {self._table}) AS ranked "
             "WHERE (rank - 1) % ? = 0",
-            (step,),
+            (part_of_key(self._options), step),
         )
-        return [(rowid, step * float((size or 0) + _ROW_BYTES)) for rowid, size in sampled]
+        return [(rowid, step * float(size or 0)) for rowid, size in sampled]
 
 
 def connect(path: str, *, immutable: bool = False) -> sqlite3.Connection:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from holdfast.spark.options import Options
+
+#: What a row weighs that is passed over.
+PASSED_BYTES = 50
 # A range that is smaller is not worth a task of its own.
 _RANGE_BYTES = 4 * 1024 * 1024
 
@@ -45,8 +49,8 @@ class Store(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def ranges(self, most: int | None) -> list[Range]:
-        """Up to so many; without a number as many as the size is worth, up to one for each core of this machine."""
+    def ranges(self) -> list[Range]:
+        """As many as the options ask for, or the size is worth: up to one for each core."""
         ...
 
     def scan(self, within: Range, patterns: Sequence[Pattern]) -> Iterator[Row]:
@@ -78,11 +82,17 @@ class Store(Protocol):
         ...
 
 
-def split(weights: Sequence[tuple[int, float]], most: int | None) -> list[Range]:
+def part_of_key(options: Options) -> str:
+    """What the keys have in them that a table is made of."""
+    return f"||{options.made_by}||" if options.made_by else "||"
+
+
+def split(weights: Sequence[tuple[int, float]], options: Options) -> list[Range]:
     """Ranges that weigh about the same, of the first numbers of stretches and what each weighs."""
     total = sum(weight for _, weight in weights)
     # They take as long as each other, so with more of them than cores each core has to begin more often, no more.
-    parts = most or max(1, min(os.cpu_count() or 1, int(total // _RANGE_BYTES)))
+    cores = options.cores or os.cpu_count() or 1
+    parts = options.partitions or max(1, min(cores, int(total // _RANGE_BYTES)))
     ranges: list[Range] = []
     first, gathered = 0, 0.0
     for start, weight in weights:

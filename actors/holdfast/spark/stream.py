@@ -116,8 +116,11 @@ class HistoryStream(DataSourceStreamReader):
         if self._options.starting == "earliest":
             return {"position": 0, "settled": 0.0, "marks": {}}
         with opened(self._options) as store:
-            begin = {"position": store.position(), "lineage": store.lineage(), "settled": store.as_of}
-            return begin | {"marks": {}, "unsaved": True}
+            # What the clocks of hosts say is not compared with now: those that were written lately are marked.
+            settled = store.as_of - SETTLE_SECONDS
+            marks = {owner: mark for owner, mark in self._heads(store, 0) if mark.updated_at > settled}
+            begin = {"position": store.position(), "lineage": store.lineage(), "settled": settled}
+            return begin | {"marks": marks, "unsaved": True}
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
         if start is None:

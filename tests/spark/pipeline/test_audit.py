@@ -12,8 +12,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import holdfast.spark
+from holdfast.errors import ComponentFailed
 from holdfast.spark.audit import MOST_FINDINGS, audit, findings
+from holdfast.spark.schemas import SCHEMAS
 from holdfast.spark.session import suited_to
 from spark.pipeline.conftest import copy_of, run, url_of
 from spark.pipeline.invented import Invented, small_shop, started
@@ -41,7 +45,7 @@ def test_nothing_is_found_in_what_is_under_way(spark: SparkSession, moments: Mom
         holdfast.spark.snapshot(spark, url_of(moments.amid)) as snapshot,
     ):
         assert snapshot.instances().where("status = 'RUNNING'").count() > 1
-        assert findings(audit({name: snapshot.table(name) for name in holdfast.spark.TABLES}, pool)) == []
+        assert findings(audit({name: snapshot.table(name) for name in SCHEMAS}, pool)) == []
 
 
 def test_each_fault_is_one_sentence(spark: SparkSession) -> None:
@@ -112,6 +116,43 @@ def test_a_fault_in_the_store_is_exit_code_3(spark: SparkSession, moments: Momen
     [manifest] = tmp_path.glob("series/day=*/at=*/manifest.json")
     assert json.loads(manifest.read_text("utf-8"))["findings"] == [sentence.removeprefix("Does not add up: ")]
     assert not (manifest.parent / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (
+            "INSERT INTO state (key, value, is_binary, etag) "
+            "SELECT replace(key, '||search-index||metadata', '||lost||segment-0-0'), value, 0, etag "
+            "FROM state WHERE key LIKE '%||search-index||metadata'",
+            "'metadata' is missing from the store",
+        ),
+        ("UPDATE state SET value = '{' WHERE key LIKE '%||search-index||metadata'", "cannot be read"),
+        ("UPDATE state SET value = '[]' WHERE key LIKE '%||OrchestrationActor||%||instance'", "cannot be counted"),
+    ],
+)
+def test_what_cannot_be_read_does_not_add_up(
+    spark: SparkSession, moments: Moments, tmp_path: Path, damage: str, told: str
+) -> None:
+    broken = copy_of(moments.earlier, tmp_path / "broken.db")
+    with closing(sqlite3.connect(broken)) as store, store:
+        assert store.execute(damage).rowcount > 0
+    done = run("--url", url_of(broken), "--to", str(tmp_path / "series"), "--no-report", "--json")
+    found = [line for line in done.stderr.splitlines() if line.startswith("Does not add up: ")]
+    assert found
+    assert told in found[0]
+    assert done.exit_code == 3
+    assert json.loads(done.stdout)["findings"] == [line.removeprefix("Does not add up: ") for line in found]
+
+
+def test_a_file_that_is_damaged_is_said_to_be(spark: SparkSession, moments: Moments, tmp_path: Path) -> None:
+    broken = copy_of(moments.earlier, tmp_path / "broken.db")
+    with broken.open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\x00" * (broken.stat().st_size - 8192))
+    with pytest.raises(ComponentFailed, match=r"^The copy \S+ cannot be read: database disk image is malformed\.$"):
+        run("--url", url_of(broken), "--to", str(tmp_path / "series"))
+    assert list(tmp_path.rglob("day=*")) == []
 
 
 def test_spark_itself_is_not_heard(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def _queue_changes(changes: Changes) -> Markup:
     rows = [line(place(row.queue or "", row.tenant), row) for row in changes.queues]
     return joined(
         table(columns, rows, line(text("all"), changes.all_queues)),
-        more(changes.queues_left_out, "queue that changed") or Markup(""),
+        more(changes.queues_left_out, "queue", " that changed") or Markup(""),
     )
 
 
@@ -154,7 +154,7 @@ def _instance_changes(changes: Changes) -> Markup:
     rows = [line(row.name or "", row) for row in changes.instances]
     return joined(
         table(columns, rows, line("all", changes.all_instances)),
-        more(changes.instances_left_out, "orchestration that changed") or Markup(""),
+        more(changes.instances_left_out, "orchestration", " that changed") or Markup(""),
     )
 
 

@@ -100,7 +100,7 @@ def _locks(locks: LockFigures) -> Markup:
     if not locks.locks:
         return card("Locks about to expire", None, none("Nothing is locked."))
     kinds = ["failed", "failed", "locked", *["waiting"] * (len(locks.expires_in) - 3)]
-    told = [f"{counted(bucket.count, 'lock')}: expires {_range(bucket)}" for bucket in locks.expires_in]
+    told = [f"{counted(bucket.count, 'lock')}, time left: {_range(bucket)}" for bucket in locks.expires_in]
     rows = [
         (
             place(lock.queue, lock.tenant),

@@ -46,8 +46,9 @@ def none(words: str) -> Markup:
     return element("p", words, class_="none")
 
 
-def more(count: int, what: str) -> Markup | None:
-    return element("p", f"and {count:,} more {what}{'' if count == 1 else 's'}", class_="more") if count > 0 else None
+def more(count: int, what: str, which: str = "") -> Markup | None:
+    told = f"and {count:,} more {what}{'' if count == 1 else 's'}{which}"
+    return element("p", told, class_="more") if count > 0 else None
 
 
 def place(name: str, tenant: str | None) -> Markup:
