@@ -65,6 +65,7 @@ def test_any_folder_will_do(tmp_path: Path, folder: str) -> None:
     assert file.parent == data
     write(file, {"shop||settings": "{}"})
     asked = MagicMock()
+    asked.sparkContext.defaultParallelism = 2
     with holdfast.spark.snapshot(asked, url, directory=copies) as taken:
         taken.items()
         options = asked.read.format.return_value.options.call_args.kwargs

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import tempfile
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 # Below so many bytes of Parquet, planning for many tasks and compiling for many rows costs more than it saves.
 SMALL = 32 * 1024 * 1024
+
+# Of a server of Spark Connect.
+_CONNECT_PORT = 15002
+_CONNECT_SECONDS = 10.0
 
 # How Java begins to say what nobody has caught.
 _THROWN = re.compile(r'^Exception in thread "[^"]*" [\w.$]+: ')
@@ -107,6 +113,7 @@ def _started(master: str) -> SparkSession:
 def _connected(remote: str) -> SparkSession:
     if not remote.startswith("sc://"):
         raise SettingsError(f"--remote takes an address of Spark Connect, as in sc://host:15002, not {_shown(remote)}.")
+    _knock(remote)
     try:
         with warnings.catch_warnings():
             # About pandas 3, which PySpark 4.3.0 does not know yet and nothing here uses.
@@ -118,6 +125,16 @@ def _connected(remote: str) -> SparkSession:
         raise ComponentFailed(
             f"Spark Connect at {_shown(remote)} does not answer: {_said_by(error, remote)}"
         ) from error
+
+
+def _knock(remote: str) -> None:
+    """PySpark would go on trying for ten minutes."""
+    try:
+        parts = urlsplit(_shown(remote))
+        with socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _CONNECT_SECONDS):
+            pass
+    except (OSError, ValueError) as error:
+        raise ComponentFailed(f"Spark Connect at {_shown(remote)} does not answer: {error}.") from error
 
 
 def _shown(remote: str) -> str:
