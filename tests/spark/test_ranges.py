@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from holdfast.local import LocalPostgres
+from holdfast.spark import postgresql
 from holdfast.spark.options import Options
 from holdfast.spark.postgresql import PostgresqlStore, export
 from holdfast.spark.schemas import MADE_BY
@@ -105,6 +106,26 @@ async def test_those_of_postgresql_weigh_the_same_wherever_values_lie(tmp_path: 
             assert sum(map(len, parts)) == len(set().union(*parts)) == (200 if name == "few" else 12_000)
             whole = sum(sum(part.values()) for part in parts)
             assert all(0.2 * whole < sum(part.values()) < 0.3 * whole for part in parts), name
+
+
+async def test_a_server_that_finds_no_pages_has_ranges_of_as_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_FINDS_PAGES", 99_00_00)
+    async with LocalPostgres(tmp_path / "postgresql") as postgres:
+        url = await postgres.create_database("state")
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE state (key text, value bytea, expires_at timestamptz)")
+            connection.execute(
+                "INSERT INTO state SELECT 'shop||A||' || n || '||s', convert_to(repeat('x', 1500), 'UTF8') "
+                "FROM generate_series(1, 12000) AS n"
+            )
+        options = Options.read({"url": url, "cores": "4"})
+        with export(options) as held, PostgresqlStore(replace(options, snapshot=held.name)) as store:
+            counts = [sum(1 for _ in store.keys(within)) for within in store.ranges()]
+    assert len(counts) == 4
+    assert sum(counts) == 12_000
+    assert min(counts) > 2_900
 
 
 async def test_a_table_of_postgresql_without_rows_is_one(tmp_path: Path) -> None:

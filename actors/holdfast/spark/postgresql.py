@@ -27,6 +27,7 @@ _FEWEST_ROWS, _MOST_ROWS = 4, 64
 _FETCH_BYTES = 2 * 1024 * 1024
 _KEYS_AT_ONCE = 1000
 _SAMPLED_PAGES = 2048
+_PAGE_BYTES = 8192
 # The first version that finds a page without reading those before it.
 _FINDS_PAGES = 14_00_00
 # And that which ends a transaction that takes too long.
@@ -172,15 +173,13 @@ class PostgresqlStore:
 
     def _weights(self) -> list[tuple[int, float]]:
         """What pages of the table weigh, with what lies outside of them; what is not of this table weighs little."""
-        size = self._one(
-            sql.SQL("SELECT pg_relation_size({}) / current_setting('block_size')::int").format(
-                sql.Literal(self._table.as_string(self._connection))
-            )
-        )
+        name = sql.Literal(self._table.as_string(self._connection))
+        size = self._one(sql.SQL("SELECT pg_relation_size({}) / current_setting('block_size')::int").format(name))
         pages = max(1, int(size))
         step = -(-pages // _SAMPLED_PAGES)
         if self._connection.info.server_version < _FINDS_PAGES:
-            return [(page, 1.0) for page in range(0, pages, step)]  # to look at each would be to read all of it
+            # To look at one would be to read all of them.
+            return [(page, float(step * _PAGE_BYTES)) for page in range(0, pages, step)]
         sampled = self._connection.execute(
             sql.SQL(
                 "SELECT page, (SELECT sum(CASE WHEN position({part} IN key) > 0 "
