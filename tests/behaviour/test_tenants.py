@@ -32,7 +32,12 @@ async def listed(server: Server, what: str, name: str) -> list[str]:
     names: list[str] = []
     query: dict[str, Any] = {"limit": 2}
     while True:
-        page = (await server.request("GET", f"/{what}", query=query)).ok()
+        answer = await server.request("GET", f"/{what}", query=query)
+        if answer.status == 503:
+            # Of hundreds of actors that are asked, one was not to be reached: it is said when to try again.
+            await asyncio.sleep(float(answer.headers["Retry-After"]))
+            continue
+        page = answer.ok()
         names += [entry[name] for entry in page[what]]
         if "next_cursor" not in page:
             return names

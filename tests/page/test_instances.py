@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from page.server import Server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
+
+    from playwright.async_api import Route
 
     from page.conftest import Visit
 
@@ -208,3 +211,53 @@ async def test_of_a_long_history_the_end_is_shown_and_the_rest_on_demand(
     await expect(rows).to_have_count(events)
     await expect(rows.first).to_contain_text("started")
     await expect(page.get_by_role("button", name="Show earlier events")).to_be_hidden()
+
+
+async def test_an_id_that_is_given_again_has_a_history_of_its_own(
+    orders: Server, open_page: Callable[..., Awaitable[Visit]], instance: str
+) -> None:
+    await order(orders, instance, "rope")
+    await ended(orders, instance)
+    visit = await open_page(orders, f"/#/orchestration/{instance}")
+    visit.expected.add("404")  # it may be looked at between the two
+    page = visit.page
+    await expect(page.locator("#timeline .sentence").last).to_have_text("Completed")
+    await orders.call("DELETE", f"/orchestrations/{instance}")
+    await order(orders, instance, "rope", total=TO_BE_APPROVED)
+    await expect(page.locator("#timeline .sentence").last).to_have_text("Waits for the event approved")
+    await expect(page.locator("#timeline > li")).to_have_count(3)
+
+
+async def test_what_was_done_to_one_is_not_told_of_another(
+    orders: Server, open_page: Callable[..., Awaitable[Visit]], instance: str
+) -> None:
+    for name in (instance, f"{instance}-too"):
+        await order(orders, name, "rope", total=TO_BE_APPROVED)
+    page = (await open_page(orders, f"/#/orchestration/{instance}")).page
+    answered = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await answered.wait()
+        await route.continue_()
+
+    await page.route("**/suspend", hold)
+    await page.get_by_role("button", name="Suspend").click()
+    await page.evaluate(f"location.hash = '#/orchestration/{instance}-too'")
+    await expect(page.get_by_role("heading", name=f"{instance}-too")).to_be_visible()
+    await expect(page.locator("#instance-now")).to_have_text("running")
+    async with page.expect_response("**/suspend"):
+        answered.set()
+    # Another look, after which it would have been told.
+    async with page.expect_response(f"**/orchestrations/{instance}-too"):
+        pass
+    await expect(page.locator("#instance-answer")).to_be_empty()
+    assert (await orders.call("GET", f"/orchestrations/{instance}"))["status"] == "SUSPENDED"
+
+
+async def test_the_focus_stays_with_what_can_be_done(
+    orders: Server, open_page: Callable[..., Awaitable[Visit]], instance: str
+) -> None:
+    await order(orders, instance, "rope", total=TO_BE_APPROVED)
+    page = (await open_page(orders, f"/#/orchestration/{instance}")).page
+    await page.get_by_role("button", name="Suspend").click()
+    await expect(page.get_by_role("button", name="Raise an event")).to_be_focused()

@@ -33,6 +33,8 @@ from holdfast.spark.secrets import without_secrets
         ("postgresql://ann:s3/cret@db/shop", "postgresql://*****"),
         ("postgresql://db?password=a@s3cret", "postgresql://*****"),
         ("postgresql://ann:s3cret/shop", "postgresql://*****"),
+        ("postgresql://ann@db/shop&password=s3cret", "postgresql://*****"),
+        ("postgresql://ann@db/shop;password=s3cret", "postgresql://*****"),
         ("postgresql://one,ann:s3cret/shop", "postgresql://*****"),
         ("host=db password=s3cret", "*****"),
         ("sqlite:///a/b@c.db?x=1", "sqlite:///a/b@c.db"),
@@ -73,13 +75,15 @@ def test_a_piece_of_one_that_should_have_been_quoted_is_hidden_too() -> None:
         "postgresql://ann@db/shop?password%3Dhunter",
         "postgresql://ann@db/shop?sslmode=require&pass-word:hunter=x",
         "postgresql://ann:hunter/shop",
+        "postgresql://ann@db/shop&password=hunter",
+        "postgresql://ann@db/shop;password=hunter",
         "postgresql://ann@db/shop?scram_client_key=hunter",
     ],
 )
 def test_one_that_is_mistyped_is_hidden_too(url: str) -> None:
     try:
         psycopg.conninfo.conninfo_to_dict(url)
-        told = f'invalid port "hunter" in {url}'
+        told = f'invalid port "hunter" in {url}, database "{url.rpartition("/")[2]}" does not exist'
     except psycopg.Error as error:
         told = str(error)
     assert "hunter" not in Options.read({"url": url}).without_secrets(told)

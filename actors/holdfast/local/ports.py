@@ -22,7 +22,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port nobody listens on, and that no other process that looked for one this way was given."""
+    """A port nobody listens on, and that no other process of this user was given this way while it runs."""
     for port in random.sample(range(_LOWEST, _HIGHEST), 200):
         if port not in _given and _is_free(port) and _reserve(port):
             _given.add(port)

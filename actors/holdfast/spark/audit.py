@@ -49,7 +49,7 @@ class Check:
 
 
 def audit(tables: Tables, pool: Executor) -> list[Check]:
-    """All checks, whether they found something or not."""
+    """All checks, whether they found something or not. The table of problems is one of those they are made of."""
     return list(pool.map(lambda check: check(tables), _CHECKS))
 
 

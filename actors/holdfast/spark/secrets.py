@@ -32,7 +32,7 @@ def without_secrets(url: str) -> str:
     # One that follows later is of a password with a slash or a question mark in it, or may be.
     if "@" in database or "@" in rest.partition("/")[0][len(authority) :]:
         return f"{scheme}://{HIDDEN}"
-    if not all(map(_HOST.fullmatch, hosts.split(","))):
+    if not all(map(_HOST.fullmatch, hosts.split(","))) or set(database) & set("&;="):
         return f"{scheme}://{HIDDEN}"
     return f"{scheme}://{userinfo.partition(':')[0]}{at}{hosts}{slash}{database}"
 
@@ -56,6 +56,9 @@ def _secrets(url: str) -> set[str]:
         # One that is mistyped is told of by libpq as it stands.
         if not is_parameter or not _NAME.fullmatch(name):
             raw |= {piece, name}
+    # And what should have been a parameter is taken for the name of the database.
+    for piece in re.split("[&;]", address.partition("/")[2])[1:]:
+        raw |= {piece, piece.partition("=")[2]}
     for host in address.partition("/")[0].rpartition("@")[2].split(","):
         if not _HOST.fullmatch(host):
             raw.add(host.partition(":")[2])

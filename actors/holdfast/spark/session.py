@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -29,6 +29,9 @@ SMALL = 32 * 1024 * 1024
 # Of a server of Spark Connect.
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+# Of its address, those that are no secret.
+_TOLD_PARAMETERS = ("use_ssl", "user_id", "user_agent", "session_id")
 
 # How Java begins to say what nobody has caught.
 _THROWN = re.compile(r'^Exception in thread "[^"]*" [\w.$]+: ')
@@ -128,24 +131,38 @@ def _connected(remote: str) -> SparkSession:
 
 
 def _knock(remote: str) -> None:
-    """PySpark would go on trying for ten minutes."""
+    """PySpark would go on trying for ten minutes. Where a proxy is between, only that one answers."""
     try:
-        parts = urlsplit(_shown(remote))
-        with socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _CONNECT_SECONDS):
+        parts = urlsplit(remote)
+        where = (parts.hostname or "", parts.port or _CONNECT_PORT)
+    except ValueError:
+        raise SettingsError("--remote takes an address of Spark Connect, as in sc://host:15002.") from None
+    if any(name.lower() in _PROXIES for name in os.environ):
+        return
+    try:
+        with socket.create_connection(where, _CONNECT_SECONDS):
             pass
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ComponentFailed(f"Spark Connect at {_shown(remote)} does not answer: {error}.") from error
 
 
 def _shown(remote: str) -> str:
-    """Without its parameters, of which one is a token."""
-    return remote.partition("/;")[0].partition(";")[0]
+    """Which server it is, and nothing else, of which some may be a token."""
+    scheme, _, rest = remote.partition("://")
+    return f"{scheme}://{re.split('[/?#;]', rest)[0].rpartition('@')[2]}"
 
 
 def _said_by(error: Exception, remote: str) -> str:
     said = str(error).partition("\n")[0]
-    for parameter in remote.split(";")[1:]:
-        said = said.replace(parameter.partition("=")[2] or parameter, "*****")
+    rest = remote.partition("://")[2]
+    user = re.split("[/?#;]", rest)[0].rpartition("@")[0]
+    asked = rest.partition(";")[2].split(";")
+    given = [part.partition("=")[2] or part for part in asked if part.partition("=")[0] not in _TOLD_PARAMETERS]
+    # What should have been a parameter may be a token all the same.
+    beside = [part for part in re.split("[/?#;]", rest)[1:] if part.partition("=")[0] not in _TOLD_PARAMETERS]
+    for secret in sorted({user, *given, *map(unquote, given), *beside}, key=len, reverse=True):
+        if secret:
+            said = said.replace(secret, "*****")
     return said
 
 

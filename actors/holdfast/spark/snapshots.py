@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from holdfast.spark.options import Options
+from holdfast.spark.options import MAX_PARTITIONS, Options
 from holdfast.spark.packed import can_be_packed, packed, unpacked
 from holdfast.spark.refusals import invalid, unavailable
 from holdfast.spark.schemas import SCHEMAS, some_columns
@@ -137,6 +137,6 @@ class Snapshot:
 
 
 def _cores(spark: SparkSession) -> dict[str, str]:
-    """How many tasks run at once, where that can be asked: not over Spark Connect."""
+    """How many tasks run at once, as Spark says, where it can be asked: not over Spark Connect."""
     context = getattr(spark, "sparkContext", None)
-    return {} if context is None else {"cores": str(context.defaultParallelism)}
+    return {} if context is None else {"cores": str(min(context.defaultParallelism, MAX_PARTITIONS))}

@@ -7,6 +7,7 @@ const PANELS = { "raise-panel": "raise-name", "cancel-panel": "cancel-reason", "
 let id;
 let force = false;
 let awaited = [];
+let busy = false;
 let follower;
 
 export function open(instance) {
@@ -30,7 +31,7 @@ export function draw(found, names = []) {
   show("delete-question", ended
     ? "Its history and what came of it are deleted, for good."
     : "It has not ended. Deleted by force, it stops where it is, and its code is not told.");
-  if (ended && (!at("raise-panel").hidden || !at("cancel-panel").hidden)) unfold(null);
+  if (!there || (ended && (!at("raise-panel").hidden || !at("cancel-panel").hidden))) unfold(null);
 }
 
 const buttonOf = (panel) => document.querySelector(`[data-panel="${panel}"]`);
@@ -44,16 +45,29 @@ function unfold(wanted) {
   if (wanted) at(PANELS[wanted]).focus();
 }
 
-// Does it, and says how it went.
+// Does it, once at a time, and says how it went, unless another instance is shown by then.
 async function attempt(said, deed) {
+  const asked = id;
+  if (busy) return;
+  busy = true;
   try {
-    await deed(id);
+    await deed(asked);
+    if (asked !== id) return;
     tell(at("instance-answer"), said);
     unfold(null);
     await follower.now();
+    if (asked === id) moveFocus();
   } catch (error) {
-    tell(at("instance-answer"), error.message, true);
+    if (asked === id) tell(at("instance-answer"), error.message, true);
+  } finally {
+    busy = false;
   }
+}
+
+// What had it may be gone.
+function moveFocus() {
+  if (document.activeElement !== document.body) return;
+  ["raise-open", "resume", "suspend", "instance-id"].map(at).find((element) => !element.hidden).focus();
 }
 
 function raise() {
@@ -96,9 +110,7 @@ export function begin(theFollower) {
     attempt("Resumed.", (instance) => post(path`orchestrations/${instance}/resume`)));
   at("delete-confirm").addEventListener("click", () => attempt("Deleted.", async (instance) => {
     await remove(`${path`orchestrations/${instance}`}?force=${force}`);
-    const left = new Promise((done) => addEventListener("hashchange", done, { once: true }));
-    location.hash = "#/";
-    await left;
+    if (instance === id) location.hash = "#/";
   }));
   at("delete-cancel").addEventListener("click", () => {
     unfold(null);

@@ -9,12 +9,14 @@ import { count, live, number } from "./words.js";
 
 const EVENTS_SHOWN = 100;
 const EVENTS_MORE = 500;
-const MOST_AT_ONCE = 1000;
+// Each may have a large payload.
+const MOST_AT_ONCE = 100;
 
 let id = null;
 // Those of the present execution that are shown, by their numbers: the latest, as those say where it stands.
 let events = new Map();
-let execution = 0;
+// Of which execution of which instance they are: an id may be given again to another one.
+let life = "";
 let wanted = EVENTS_SHOWN;
 let drawn = {};
 const status = badge();
@@ -37,6 +39,7 @@ export function close() {
 }
 
 function forget() {
+  life = "";
   events = new Map();
   at("timeline").replaceChildren();
 }
@@ -47,9 +50,10 @@ export async function refresh() {
   try {
     const found = await get(path`orchestrations/${asked}`);
     if (asked !== id) return;
-    if (found.execution_id !== execution) {
+    const present = `${found.created_at} ${found.execution_id}`;
+    if (present !== life) {
       forget();
-      execution = found.execution_id;
+      life = present;
     }
     await read(asked, found);
     if (asked !== id) return;
@@ -58,10 +62,13 @@ export async function refresh() {
     at("instance-body").hidden = false;
   } catch (error) {
     // What is wrong with this one alone is said here; the rest of the page goes on.
-    if (asked !== id || !(error instanceof Refused) || error.status === 401) throw error;
+    if (!(error instanceof Refused) || error.status === 401) throw error;
+    if (asked !== id) return;
     show("instance-problem", error.message);
     at("instance-problem").hidden = false;
-    at("instance-body").hidden = error.status === 404;
+    if (error.status !== 404) return;
+    forget();
+    at("instance-body").hidden = true;
     control.draw(null);
   }
 }
@@ -70,15 +77,14 @@ export async function refresh() {
 async function read(asked, found) {
   const first = Math.max(1, found.events - wanted + 1);
   for (const seq of events.keys()) if (seq < first) events.delete(seq);
-  let next = first;
-  while (events.has(next)) next += 1;
-  while (next <= found.events) {
-    const limit = Math.min(MOST_AT_ONCE, found.events - next + 1);
-    const answer = await get(`${path`orchestrations/${asked}/history`}?limit=${limit}&cursor=${next - 1}`);
-    // Another execution has begun meanwhile: its events are asked for next time.
-    if (asked !== id || answer.events.length === 0 || answer.events.some((event) => event.execution_id !== execution)) return;
+  const history = `${path`orchestrations/${asked}/history`}?execution_id=${found.execution_id}`;
+  for (let next = first; next <= found.events; next += 1) {
+    if (events.has(next)) continue;
+    let many = 1;
+    while (many < MOST_AT_ONCE && next + many <= found.events && !events.has(next + many)) many += 1;
+    const answer = await get(`${history}&limit=${many}&cursor=${next - 1}`);
+    if (asked !== id || answer.events.length === 0) return;
     for (const event of answer.events) events.set(event.seq, event);
-    next = answer.events.at(-1).seq + 1;
   }
 }
 
@@ -120,9 +126,8 @@ function value(name, shown, there) {
 
 function drawHistory(found) {
   const shown = [...events.values()].sort((one, other) => one.seq - other.seq);
-  const began = events.get(1);
-  const first = began && new Date(began.timestamp);
-  keep(at("timeline"), shown, eventKey, (event) => eventRow(event, (seq) => events.get(seq), first));
+  const began = new Date(found.created_at);
+  keep(at("timeline"), shown, eventKey, (event) => eventRow(event, (seq) => events.get(seq), began));
   at("earlier-events").hidden = shown.length === 0 || shown[0].seq === 1;
   show("events-count", shown.length < found.events
     ? `the last ${number(shown.length)} of ${number(found.events)}` : count(found.events, "event"));
@@ -132,8 +137,6 @@ export function begin(follower) {
   control.begin(follower);
   at("earlier-events").addEventListener("click", () => {
     wanted += EVENTS_MORE;
-    // Times are told from the beginning once that is there.
-    at("timeline").replaceChildren();
     follower.now();
   });
 }

@@ -5,8 +5,12 @@ import { badge } from "./timeline.js";
 import { curl, live } from "./words.js";
 
 const PAGE = 50;
+const MOST_PAGES = 10;
+// Where few of many are of a status, an answer may have none of them yet.
+const MOST_ANSWERS = 20;
 let pages = 1;
 let listed = [];
+let answered = false;
 let open = null;
 
 export const linkTo = (instance) => `#/orchestration/${encodeURIComponent(instance)}`;
@@ -15,7 +19,7 @@ export async function refresh() {
   const status = at("instance-status").value;
   const found = [];
   let cursor;
-  for (let page = 0; page < pages; page += 1) {
+  for (let answers = 0; answers < MOST_ANSWERS && found.length < pages * PAGE; answers += 1) {
     const more = `${status ? path`&status=${status}` : ""}${cursor ? path`&cursor=${cursor}` : ""}`;
     const answer = await get(`orchestrations?limit=${PAGE}${more}`);
     found.push(...answer.orchestrations);
@@ -25,7 +29,8 @@ export async function refresh() {
   // Another one was chosen meanwhile, and will be asked for.
   if (status !== at("instance-status").value) return;
   listed = found;
-  at("more-instances").hidden = !cursor;
+  answered = true;
+  at("more-instances").hidden = !cursor || pages === MOST_PAGES;
   at("no-instances").hidden = found.length > 0 || status !== "" || Boolean(cursor);
   draw();
 }
@@ -43,7 +48,9 @@ function draw() {
   const wanted = at("find-instance").value.trim().toLowerCase();
   const shown = listed.filter(({ instance_id: id, name }) => `${id}\n${name}`.toLowerCase().includes(wanted));
   keep(at("instance-list"), shown, (instance) => instance.instance_id, row);
-  at("no-instance-found").hidden = shown.length > 0 || !at("no-instances").hidden;
+  at("no-instance-found").hidden = !answered || shown.length > 0 || !at("no-instances").hidden;
+  show("no-instance-found", wanted
+    ? "None in this list is like that. Enter opens the one with this id anyway." : "There is none of this status.");
   at("instances").classList.toggle("blank", shown.length === 0);
 }
 

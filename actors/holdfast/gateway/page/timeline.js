@@ -47,23 +47,29 @@ export function awaited(events) {
 
 export const eventKey = (event) => `${event.execution_id} ${event.seq}`;
 
-// What `keep` makes rows with. `of` finds an event by its number; `first` is when the execution began, if that is known.
-export function eventRow(event, of, first) {
-  const [kind, sentence] = (EVENTS[event.type] ?? (() => ["", event.type]))(event, of(event.scheduled_seq));
+// What `keep` makes rows with. `of` finds an event by its number, if it is there; `began` is when the instance did.
+export function eventRow(event, of, began) {
   const at = new Date(event.timestamp);
-  const since = first === undefined ? "" : `+${precise(at - first)}`;
-  const told = Object.entries(event).filter(([name, value]) => !UNTOLD.has(name) && value !== null);
+  const sentence = el("span", { class: "sentence" });
   const line = [
-    el("span", { class: "dot" }),
-    el("span", { class: "sentence" }, sentence),
-    el("code", {}, preview(event)),
-    el("time", { datetime: event.timestamp, title: moment(at) }, since || moment(at)),
+    el("span", { class: "dot" }), sentence, el("code", {}, preview(event)),
+    el("time", { datetime: event.timestamp, title: moment(at) }, `+${precise(at - began)}`),
   ];
-  if (told.length === 0) return [el("li", { class: kind }, el("div", { class: "event" }, ...line)), () => {}];
+  const row = el("li", {}, unfolding(event, line));
+  return [row, () => {
+    const [kind, text] = (EVENTS[event.type] ?? (() => ["", event.type]))(event, of(event.scheduled_seq));
+    row.className = kind;
+    if (sentence.textContent !== text) sentence.textContent = text;
+  }];
+}
+
+function unfolding(event, line) {
+  const told = Object.entries(event).filter(([name, value]) => !UNTOLD.has(name) && value !== null);
+  if (told.length === 0) return el("div", { class: "event" }, ...line);
   const body = el("div", { class: "item-body" });
   const unfolded = el("details", {}, el("summary", { class: "event" }, ...line), body);
   unfolded.addEventListener("toggle", () => unfolded.open && body.replaceChildren(payload(Object.fromEntries(told))));
-  return [el("li", { class: kind }, unfolded), () => {}];
+  return unfolded;
 }
 
 // What the orchestration itself was given is shown beside its history.
