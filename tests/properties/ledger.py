@@ -80,6 +80,8 @@ class Ledger:
         self._attempts: dict[str, Attempt] = {}
         #: What was promised: ids of pushes that were answered.
         self._promised: dict[Key, Attempt] = {}
+        #: Of pops nobody heard the end of: their turn, where it is known, and how many more they may have taken.
+        self._spare: dict[Call, tuple[int | None, int]] = {}
         self._popped: set[Key] = set()
         self._acknowledged: set[Key] = set()
         #: Locks of which something may have been given back.
@@ -278,9 +280,12 @@ class Ledger:
             if life.gone_in is not None and not self._explained(life):
                 unexplained.setdefault(life.gone_in, []).append(life)
         self._blame_lost_answers(unexplained)
+        nowhere: dict[Call, list[Key]] = {}
         for key, attempt in self._promised.items():
             taken_at_once = key in self._popped or key in self._removals or self._purged_during(attempt.call)
-            assert attempt.life or taken_at_once, f"{key} was answered, and is nowhere"
+            if not attempt.life and not taken_at_once:
+                nowhere.setdefault(attempt.call, []).append(key)
+        self._blame_pops_of_the_same_turn(nowhere)
         for attempt in self._attempts.values():
             refused = attempt.call.outcome not in ("answered", "open") and not attempt.call.unheard
             assert not (refused and attempt.life), f"{attempt} was refused, and is stored"
@@ -338,7 +343,27 @@ class Ledger:
                 if missing > 0:
                     blamed.add(call)
                     missing -= call.data.get("count", 1)
+                    self._spare[call] = commit, max(0, -missing)
             assert missing <= 0, f"lost: {lives}"
+
+    def _blame_pops_of_the_same_turn(self, nowhere: dict[Call, list[Key]]) -> None:
+        """What was pushed and popped in one turn was never stored: also by pops nobody heard the end of."""
+        for push, keys in nowhere.items():
+            missing = len(keys)
+            for call in self._unheard_calls.get(push.actor, ()):
+                if missing <= 0 or call.operation.method != "Pop" or not self._may_share_a_turn(call, push):
+                    continue
+                when, spare = self._spare.get(call, (None, call.data.get("count", 1)))
+                missing -= spare
+                self._spare[call] = when, max(0, -missing)
+            assert missing <= 0, f"{keys} were answered, and are nowhere"
+
+    def _may_share_a_turn(self, pop: Call, push: Call) -> bool:
+        assert push.ended is not None
+        commit, _ = self._spare.get(pop, (None, 0))
+        if commit is not None:
+            return push.began < commit <= push.ended
+        return pop.began < push.ended and (pop.ended is None or push.began < pop.ended)
 
     def _was_waiting(self, life: Life) -> bool:
         """Whether a pop or a purge could get at it: a lock may have ended earlier in the same turn."""
