@@ -10,6 +10,7 @@ import json
 import signal
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from behaviour.rest import Server
@@ -68,6 +69,9 @@ class Halting(Unhurried, DaprStack):
         """Inside, daprd is there but does nothing."""
         assert self._sidecar is not None
         self._sidecar.process.send_signal(signal.SIGSTOP)
+        # Its threads stop one by one, on a busy machine a little later.
+        while psutil.Process(self._sidecar.process.pid).status() != psutil.STATUS_STOPPED:
+            await asyncio.sleep(0.01)
         try:
             yield
         finally:
