@@ -13,6 +13,7 @@ import uvloop
 from rich.console import Console
 
 from benchmarks import (
+    attacks,
     durable_turns,
     idempotency,
     idle_memory,
@@ -43,6 +44,7 @@ BENCHES: dict[str, Bench] = {
     "queue-delayed": queue_delayed,
     "orchestrations": orchestrations,
     "idempotency": idempotency,
+    "attacks": attacks,
     "spark": spark,
 }
 

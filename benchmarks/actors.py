@@ -13,7 +13,7 @@ from typing import Any
 from dapr.actor import ActorInterface, actormethod
 
 from holdfast import App
-from holdfast.runtime.work import DurableActor
+from holdfast.runtime.unit_of_work import DurableActor
 
 app = App()
 

@@ -20,7 +20,6 @@ import hashlib
 import multiprocessing
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -39,12 +38,14 @@ from benchmarks.measure import Figure
 from benchmarks.queue_calls import ITEM
 from benchmarks.report import Compared, Row
 from benchmarks.stacks import embedded
+from holdfast.kinds import METADATA
 from holdfast.local import LocalPostgres
 from holdfast.local.binaries import cache_folder
-from holdfast.pushpop.config import QueueConfig
-from holdfast.pushpop.core import METADATA, Queue
-from holdfast.pushpop.items import Pushed
-from holdfast.pushpop.lines import unpacked
+from holdfast.pushpop.api.config import QueueConfig
+from holdfast.pushpop.core.items import Pushed
+from holdfast.pushpop.core.queue import Queue
+from holdfast.pushpop.core.segment_codec import decode
+from holdfast.spark.interpreter import python_variables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -331,8 +332,8 @@ def _beside(work: Callable[[str, Event, Event], None], what: str) -> Iterator[No
 def _read_tables(url: str, over: Event, begun: Event) -> None:
     """All items of a snapshot that is held, as a task of Spark would."""
     from holdfast.spark import HoldfastSource
-    from holdfast.spark.options import Options
-    from holdfast.spark.postgresql import export
+    from holdfast.spark.source.options import Options
+    from holdfast.spark.stores.postgresql import export
 
     while not over.is_set():
         with export(Options.read({"url": url})) as held:
@@ -351,7 +352,7 @@ def _read_tables_nicely(url: str, over: Event, begun: Event) -> None:
 
 
 def _copy(file: str, over: Event, begun: Event) -> None:
-    from holdfast.spark.sqlite import copy
+    from holdfast.spark.stores.sqlite import copy
 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         while not over.is_set():
@@ -391,7 +392,7 @@ class _Memory:
 def _session(lab: Lab) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(python_variables())
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -450,7 +451,7 @@ def _fill(url: str, items: int) -> int:
             for key, value in _stored(items):
                 rows.write_row((f"{_PREFIX}{key}", orjson.dumps(value)))
                 if key.startswith("segment-"):
-                    peers.write_row((f"{_PREFIX}{key}", orjson.dumps({"items": unpacked(value)})))
+                    peers.write_row((f"{_PREFIX}{key}", orjson.dumps({"items": decode(value)})))
                     count += 1
         for connection, table in ((own, _OWN), (plain, _PLAIN)):
             connection.commit()

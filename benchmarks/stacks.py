@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from benchmarks.actors import TARGET
 from benchmarks.load import CallFailed, call_once
 from holdfast.local import ChildProcess, LocalDapr, LocalPostgres, find_dapr, write_component
+from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 _ROOT = Path(__file__).parents[1]
@@ -119,8 +120,25 @@ async def _beside_daprd(name: str, folder: Path, resources: Path) -> AsyncIterat
             yield stack
 
 
-def _serve(folder: Path, port: int, *options: str, environment: Mapping[str, str] | None = None) -> ChildProcess:
-    command = [sys.executable, "-c", "from holdfast.cli.main import main; main()", "serve", *_APPS]
+@asynccontextmanager
+async def guarded(folder: Path, *, app: str, tokens: Callable[[Path], None]) -> AsyncIterator[Stack]:
+    """An embedded server of one app that asks for tokens, with which a file is filled."""
+    port = free_port()
+    tokens(folder / "tokens.toml")
+    options = ("--data", str(folder / "data"), "--tokens", str(folder / "tokens.toml"))
+    async with _serve(folder, port, *options, apps=(app,)) as process:
+        await process.wait_ready(answers_ok(f"http://{_LOOPBACK}:{port}/readyz"), timeout=_SECONDS_TO_START)
+        yield Stack("embedded", port, process)
+
+
+def _serve(
+    folder: Path,
+    port: int,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    apps: Sequence[str] = _APPS,
+) -> ChildProcess:
+    command = [sys.executable, "-c", "from holdfast.cli.main import main; main()", "serve", *apps]
     return ChildProcess(
         "holdfast serve",
         [*command, "--port", str(port), "--log-level", "warning", *options],

@@ -1,4 +1,4 @@
-"""A counter that survives restarts: one actor class, for the embedded host and for Dapr alike.
+"""A counter that survives restarts: one actor class that runs on the embedded host and on Dapr.
 
 holdfast serve examples.counter:app
 curl -X POST http://127.0.0.1:8080/v1.0/actors/CounterActor/demo/method/Add -d 1

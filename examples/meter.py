@@ -1,7 +1,7 @@
-"""A perpetual one: it adds up the readings of a meter, reports them once in a while, and begins again.
+"""A perpetual orchestration: it sums the readings of a meter, sends a report each period and continues as new.
 
-What is raised under the name of a mailbox is kept, in order, also while the orchestration does something else, and from
-one execution to the next. So no reading is lost, and the history of each execution stays short.
+A mailbox keeps events in order until the code receives them, also across `continue_as_new`. So no reading is lost, and
+the history of each execution stays short.
 
 holdfast serve examples.meter:app
 curl -X POST http://127.0.0.1:8080/orchestrations/meter/start -d '{"instance_id": "meter-1", "input": {"period": 10}}'
@@ -21,7 +21,7 @@ app = App()
 
 
 class Meter(BaseModel):
-    """What is taken from one execution to the next."""
+    """The state that one execution passes to the next."""
 
     #: Seconds between two reports.
     period: float = 3600.0

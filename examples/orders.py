@@ -1,4 +1,4 @@
-"""An order: approval by a person, payment, shipping in parallel, and everything taken back when a part of it fails.
+"""An order: approval by a person, payment, parallel shipping, and compensation when a step fails.
 
 holdfast serve examples.orders:app
 curl -X POST http://127.0.0.1:8080/orchestrations/order/start -d '{"instance_id": "order-17",
@@ -19,7 +19,7 @@ from holdfast.errors import ActivityFailed, NonRetryable
 
 app = App()
 
-#: Orders above this need a person's approval.
+#: Orders with a higher total need a person's approval.
 APPROVAL_ABOVE = 100.0
 SOLD_OUT = "kedge"
 
@@ -54,7 +54,7 @@ class Outcome(BaseModel):
 
 @app.activity
 async def charge(order: Order) -> Receipt:
-    # Run again, after a crash or as another attempt, it is the same payment: a payment service would charge once.
+    # The id is the same for every run and attempt, so a payment service that deduplicates by it charges once.
     return Receipt(id=f"{activity_context().instance_id}-payment", amount=order.total)
 
 
@@ -79,10 +79,10 @@ async def order(ctx: Context, order: Order) -> Outcome:
     if order.total > APPROVAL_ABOVE:
         ctx.set_status("waits for approval")
         try:
-            async with asyncio.timeout(order.patience_seconds):  # a durable timer: it may be days
+            async with asyncio.timeout(order.patience_seconds):  # a durable timer, which may run for days
                 approval = await ctx.event("approved", Approval)
         except TimeoutError:
-            return Outcome(status="not approved", reason="nobody approved it in time")
+            return Outcome(status="not approved", reason="not approved in time")
 
     ctx.set_status("pays")
     receipt = await ctx.call(charge, order, retry=Retry(max_attempts=5))
@@ -93,7 +93,7 @@ async def order(ctx: Context, order: Order) -> Outcome:
         await ctx.call(refund, receipt, retry=Retry(max_attempts=100))
         return Outcome(status="refunded", reason=failure.reason)
     except asyncio.CancelledError:
-        # Somebody has cancelled the instance: it may still clean up.
+        # The instance was cancelled. It may still call activities to clean up.
         await ctx.call(refund, receipt, retry=Retry(max_attempts=100))
         raise
     return Outcome(
@@ -104,7 +104,7 @@ async def order(ctx: Context, order: Order) -> Outcome:
 
 
 async def ship_all(ctx: Context, order: Order) -> list[Parcel]:
-    """All of it, or nothing: what was on its way when another line failed is called back."""
+    """Ships all lines in parallel. If one fails, calls back the parcels that were shipped and raises its error."""
     shipping = (ctx.call(ship, line, retry=Retry(max_attempts=3)) for line in order.lines)
     results = await asyncio.gather(*shipping, return_exceptions=True)
     parcels = [result for result in results if isinstance(result, Parcel)]

@@ -1,11 +1,11 @@
-"""Five questions teams ask of what Holdfast keeps, each a few lines of Spark. Runs as a script, or cell by cell.
+"""Five questions about stored data, each answered by a few lines of Spark. Runs as a script, or cell by cell.
 
 pip install 'holdfast[spark]'
-python -m examples.questions sqlite:///path/to/holdfast-data/holdfast.db    # a database: how it stands now
-python -m examples.questions ./holdfast-snapshots                           # what 'holdfast snapshot' kept: how it went
+python -m examples.questions sqlite:///path/to/holdfast-data/holdfast.db    # a database: its current state
+python -m examples.questions ./holdfast-snapshots                           # a series of snapshots: its development
 """
 
-# %% What the questions are put to
+# %% Tables: a database, or a series of snapshots
 from __future__ import annotations
 
 import argparse
@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 import holdfast.spark
 from holdfast.errors import HoldfastError
+from holdfast.spark.history_steps import between, steps
 from holdfast.spark.session import spark_session
-from holdfast.spark.steps import between, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tables:
-    """A database at this moment, or a series of snapshots."""
+    """The tables of a database at this moment, or of a series of snapshots."""
 
     spark: SparkSession
-    #: A table by its name: each row also has ``as_of``, the moment of its snapshot.
+    #: Returns a table by its name. Each row also has ``as_of``, the moment of its snapshot.
     all: Callable[[str], DataFrame]
-    #: Of all snapshots, oldest first, also of those in which a table is empty.
+    #: The moments of all snapshots, oldest first, including those in which a table is empty.
     moments: list[datetime]
 
     def latest(self, name: str) -> DataFrame:
-        """As it was last."""
+        """Returns a table as of the last snapshot."""
         return self.all(name).where(F.col("as_of") == at(self.moments[-1]))
 
     def each_moment(self) -> DataFrame:
@@ -57,20 +57,20 @@ def opened(spark: SparkSession, place: str) -> Iterator[Tables]:
 
 
 def at(moment: datetime) -> Column:
-    """Whatever the time zones of driver and session."""
+    """Returns a timestamp literal that does not depend on the time zones of driver and session."""
     return F.lit(moment.isoformat()).cast("timestamp")
 
 
-# %% 1. What is stuck? What has been waiting longest, in queues and in orchestrations.
+# %% 1. What is stuck? The longest-waiting items of queues and instances of orchestrations.
 def what_is_stuck(tables: Tables) -> DataFrame:
     items = tables.latest("items").where("state = 'waiting'")
     waiting = items.groupBy("tenant", F.concat(F.lit("queue "), "queue").alias("where")).agg(
         F.count("*").alias("waiting"),
         F.max(between(F.greatest("enqueued_at", F.coalesce("due_at", "enqueued_at")), "as_of")).alias("seconds"),
-        # The first error there is, of what waits longest.
+        # The error of the item that has waited longest among those with an error.
         F.min_by("last_error", F.when(F.col("last_error").isNotNull(), F.col("enqueued_at"))).alias("says"),
     )
-    under_way = tables.latest("instances").where("status IN ('RUNNING', 'SUSPENDED')")
+    under_way = tables.latest("instances").where("status IN ('RUNNING', 'SUSPENDED', 'BLOCKED')")
     silent = under_way.groupBy("tenant", F.concat(F.lit("orchestration "), "name").alias("where")).agg(
         F.count("*").alias("waiting"),
         F.max(between("updated_at", "as_of")).alias("seconds"),
@@ -79,7 +79,7 @@ def what_is_stuck(tables: Tables) -> DataFrame:
     return waiting.unionByName(silent).orderBy(F.desc("seconds"))
 
 
-# %% 2. Who retries most? Each attempt of an activity is a step of its own.
+# %% 2. Who retries most? Each attempt of an activity is a separate step.
 def who_retries_most(tables: Tables) -> DataFrame:
     activities = steps(tables.latest("history")).where("kind = 'activity'")
     return (
@@ -94,11 +94,11 @@ def who_retries_most(tables: Tables) -> DataFrame:
     )
 
 
-# %% 3. How long do approvals take? From when somebody waits for an event to when it comes. Mailboxes are not in it: no
-# history says since when one is looked at.
+# %% 3. How long do approvals take? The time from waiting for an event to receiving it. Mailboxes are not included: a
+# history does not record when the code began to wait for one.
 def how_long_approvals_take(tables: Tables, event: str = "approv%") -> DataFrame:
     waited = steps(tables.latest("history")).where(F.col("kind") == "event").where(F.col("name").like(event))
-    # Nobody waits any more for what an orchestration that has ended was waiting for.
+    # An instance that has ended no longer waits for its events.
     execution = ["app_id", "tenant", "instance_id", "execution_id"]
     under_way = tables.latest("instances").where("ended_at IS NULL").select(*execution, F.lit(True).alias("under_way"))
     waited = waited.join(under_way, execution, "left")
@@ -112,12 +112,12 @@ def how_long_approvals_take(tables: Tables, event: str = "approv%") -> DataFrame
     )
 
 
-# %% 4. Which tenant grows? What each keeps, in the first snapshot and in the last.
+# %% 4. Which tenant grows? Stored items and instances in the first and in the last snapshot.
 def which_tenant_grows(tables: Tables) -> DataFrame:
     kept = [
         tables.all(name).groupBy("tenant", "as_of").agg(F.count("*").alias(name)) for name in ("items", "instances")
     ]
-    # Also where it had nothing, or was not there yet.
+    # Include snapshots in which a tenant had no data.
     everyone = kept[0].select("tenant").union(kept[1].select("tenant")).distinct()
     both = everyone.crossJoin(tables.each_moment())
     for counted in kept:
@@ -138,7 +138,7 @@ def which_tenant_grows(tables: Tables) -> DataFrame:
     )
 
 
-# %% 5. What was lost when? Dead letters and failed orchestrations, by the hour, those that were purged since too.
+# %% 5. What was lost when? Dead letters and failed orchestrations by the hour, including those purged since.
 def what_was_lost_when(tables: Tables) -> DataFrame:
     letters = tables.all("dead_letters").dropDuplicates(["app_id", "tenant", "queue", "id", "dead_lettered_at"])
     failed = (
@@ -164,7 +164,7 @@ def what_was_lost_when(tables: Tables) -> DataFrame:
     )
 
 
-# %% All of them
+# %% All questions
 QUESTIONS = {
     "What is stuck?": what_is_stuck,
     "Who retries most?": who_retries_most,

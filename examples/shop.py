@@ -1,4 +1,4 @@
-"""A small shop to look at: the server with two example apps, orders that come in, and a worker that handles them.
+"""An example shop: a server with two example apps, incoming orders, and a consumer that handles them.
 
 python -m examples.shop [OPTION OF holdfast serve]...
 """
@@ -20,14 +20,14 @@ from holdfast.local import ChildProcess
 if TYPE_CHECKING:
     from holdfast.client import Message
 
-# A handler that fails is a part of the show, and need not fill the terminal.
+# The example includes a failing handler. Keep its warnings out of the terminal.
 logging.getLogger("holdfast.client").setLevel(logging.ERROR)
 
 ORDERS, MAILS = "shop-orders", "shop-mails"
 GOODS = ["anchor", "bollard", "cleat", "fender", "halyard", "kedge", "lantern", "oar", "rope", "sextant"]
-#: What the worker cannot handle, so that there is a dead letter to look at.
+#: The consumer fails for this item, so that the page shows a dead letter.
 SOLD_OUT = "kedge"
-#: Orchestrations: one is through at once, one is taken back, one waits for somebody to approve it.
+#: Instances to start: one completes at once, one is refunded, one waits for an approval.
 LARGE_ORDERS = {
     "order-1": {"customer": "ann", "lines": ["oar", "rope"], "total": 80},
     "order-2": {"customer": "bob", "lines": ["lantern", SOLD_OUT], "total": 60},
@@ -38,12 +38,12 @@ SECONDS_TO_STOP = 60.0
 
 
 async def main() -> int:
-    """Until SIGINT or SIGTERM: then the worker ends before the server it works for. A second one ends it at once."""
+    """Runs until a signal, then stops the consumer before the server. A second signal kills the server."""
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def show(line: str) -> None:
         print(line, flush=True)
-        # 'Holdfast on http://127.0.0.1:8080 (embedded)', said when it takes calls.
+        # The server prints 'Holdfast on http://127.0.0.1:8080 (embedded)' when it is ready.
         if line.startswith("Holdfast on ") and not address.done():
             address.set_result(line.split()[2])
 
@@ -80,7 +80,7 @@ async def open_shop(address: asyncio.Future[str]) -> None:
                 await orders.push({"order": 0, "goods": "compass"}, priority=1)
                 await mails.push({"to": "you", "subject": "The shop is open"})
             for instance_id, order in LARGE_ORDERS.items():
-                # Started before, it is what it was.
+                # An instance from an earlier run is not started again.
                 await client.start("order", order, instance_id=instance_id)
             print(WELCOME.format(url=url), flush=True)
 
@@ -92,11 +92,11 @@ async def open_shop(address: asyncio.Future[str]) -> None:
 
             await orders.consume(handle, grace_seconds=2 * SECONDS_PER_ORDER)
     except HoldfastError as error:
-        print(f"The shop stays closed: {error}", file=sys.stderr, flush=True)
+        print(f"The example shop could not start: {error}", file=sys.stderr, flush=True)
 
 
 WELCOME = """
-Look at {url} in a browser: a worker handles shop-orders and writes shop-mails.
+Open {url} in a browser. A consumer handles shop-orders and pushes to shop-mails. Try:
 
   curl -X POST {url}/queue/shop-orders/push -d '{{"item": {{"order": 11, "goods": "tar"}}}}'
   curl -X POST '{url}/queue/shop-mails/pop?count=10'
@@ -105,7 +105,7 @@ Look at {url} in a browser: a worker handles shop-orders and writes shop-mails.
   curl {url}/orchestrations/order-3/history
   curl -X POST {url}/v1.0/actors/CounterActor/demo/method/Add -d 1
 
-Ctrl-C ends it; what is stored stays.
+Press Ctrl-C to stop. The data is kept.
 """
 
 if __name__ == "__main__":

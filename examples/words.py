@@ -1,4 +1,4 @@
-"""A fan-out: each page is counted by an activity of its own, as many at once as there are workers with free slots.
+"""A fan-out: one activity counts each page, as many in parallel as workers have free slots.
 
 holdfast serve examples.words:app
 curl -X POST http://127.0.0.1:8080/orchestrations/count_words/start \

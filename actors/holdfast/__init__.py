@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.app import App
     from holdfast.client import Client
-    from holdfast.orchestration.context import Context
+    from holdfast.orchestration.core.context import Context
     from holdfast.orchestration.retry import Retry
-    from holdfast.runtime.work import DurableActor
+    from holdfast.runtime.unit_of_work import DurableActor
     from holdfast.worker.context import activity_context
 
 __version__ = "0.1.0"
@@ -32,11 +32,11 @@ def __getattr__(name: str) -> Any:
 
         return Client
     if name == "Context":
-        from holdfast.orchestration.context import Context
+        from holdfast.orchestration.core.context import Context
 
         return Context
     if name == "DurableActor":
-        from holdfast.runtime.work import DurableActor
+        from holdfast.runtime.unit_of_work import DurableActor
 
         return DurableActor
     if name == "activity_context":

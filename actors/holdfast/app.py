@@ -1,4 +1,4 @@
-"""What an author writes: an app, and what belongs to it."""
+"""The app: the orchestrations, activities and actors that a program registers with a Holdfast server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.orchestration.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    # Half a second, which whoever imports only the client need not wait for.
+    # Importing it takes half a second, which programs that only use the client should not wait for.
     from dapr.actor import Actor
 
 ActorClass = TypeVar("ActorClass", bound="type[Actor]")
@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 class App:
-    """Everything one program brings to a Holdfast server. ``holdfast serve MODULE:APP`` runs it, on either host."""
+    """The orchestrations, activities and actors of one program. ``holdfast serve MODULE:APP`` runs it on any host."""
 
     def __init__(self) -> None:
         self._actors: dict[str, type[Actor]] = {}
@@ -31,7 +31,7 @@ class App:
         return list(self._actors.values())
 
     def actor(self, actor_class: ActorClass) -> ActorClass:
-        """Registers an ordinary Dapr actor class, to be run on whichever host there is."""
+        """Registers an ordinary Dapr actor class, which every host can run."""
         known = self._actors.setdefault(actor_class.__name__, actor_class)
         if known is not actor_class:
             raise ValueError(f"two actor classes are called {actor_class.__name__}: {known} and {actor_class}")
@@ -51,10 +51,10 @@ class App:
         version: str = "1",
         mailboxes: Iterable[str] = (),
     ) -> Function | Callable[[Function], Function]:
-        """Registers an ``async def`` that takes a context and at most one input. It stays the function it is.
+        """Registers an ``async def`` that takes a context and at most one input. Returns the function unchanged.
 
-        Instances that have begun go on with the version they began with; a start without a version gets the one that
-        was declared last. What is raised under the name of a mailbox is kept, in order, until ``ctx.receive`` takes it.
+        Running instances keep the version they started with; a start without a version uses the version declared
+        last. Events raised under the name of a mailbox are kept, in order, until ``ctx.receive`` receives them.
         """
         local_names = sys._getframe(1).f_locals
 
@@ -92,7 +92,7 @@ class App:
         max_deliveries: int | None = None,
         idempotent: bool = False,
     ) -> Function | Callable[[Function], Function]:
-        """Registers a function, async or not, that takes at most one input. It stays the function it is."""
+        """Registers a function, async or not, that takes at most one input. Returns the function unchanged."""
         local_names = sys._getframe(1).f_locals
 
         def register(function: Function) -> Function:

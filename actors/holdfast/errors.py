@@ -1,42 +1,39 @@
-"""Every error Holdfast raises on purpose: one tree, stable codes, one mapping to HTTP.
+"""The errors Holdfast raises: one class hierarchy with stable codes, mapped to HTTP statuses.
 
-The docstring of a class is its default message.
+The first line of a class's docstring is its default message.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dapr.clients.exceptions import DaprInternalError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class HoldfastError(DaprInternalError):
+class HoldfastError(Exception):
     """Something went wrong."""
-
-    # The base is the SDK's: its runtime resets an actor's state, and its FastAPI extension passes the
-    # code on to the caller, only for errors of that family.
 
     code: ClassVar[str] = "INTERNAL"
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str | None = None, **details: Any) -> None:
-        # There are no docstrings under python -OO.
+        # Under python -OO there are no docstrings.
         default = (type(self).__doc__ or "Something went wrong.").strip().partition("\n")[0]
-        super().__init__(message or default, self.code)
+        self.message = message or default
         self.details = details
+        super().__init__(self.message)
+
+    @property
+    def error_code(self) -> str:
+        return self.code
 
     def as_dict(self) -> dict[str, Any]:
         return {"message": self.message, "errorCode": self.error_code, **self.details}
 
-    def as_json_safe_dict(self) -> dict[str, Any]:
-        return self.as_dict()
-
     def __str__(self) -> str:
-        return str(self.message)
+        return self.message
 
 
 class InvalidRequest(HoldfastError):
@@ -47,46 +44,46 @@ class InvalidRequest(HoldfastError):
 
 
 class BrokenOff(InvalidRequest):
-    """The body did not arrive whole."""
+    """The request body is incomplete: the connection ended before all of it arrived."""
 
 
 class InvalidLockId(HoldfastError):
-    """This is not the lock that is active."""
+    """This lock id does not belong to an active lock."""
 
     code = "INVALID_LOCK_ID"
     status = 400
 
 
 class NotLeased(HoldfastError):
-    """Some of these items are not leased, so they cannot be completed; the others are."""
+    """Some of these items are not leased and were not completed; the others were."""
 
     code = "NOT_LEASED"
     status = 400
 
 
 class Unauthorized(HoldfastError):
-    """This needs a token: send it as 'Authorization: Bearer TOKEN'."""
+    """A token is required: send it as 'Authorization: Bearer TOKEN'."""
 
     code = "UNAUTHORIZED"
     status = 401
 
 
 class Forbidden(HoldfastError):
-    """This may not be done from there."""
+    """Not permitted for this caller."""
 
     code = "FORBIDDEN"
     status = 403
 
 
 class NotFound(HoldfastError):
-    """There is no such thing."""
+    """Not found."""
 
     code = "NOT_FOUND"
     status = 404
 
 
 class UnknownActorType(NotFound):
-    """No actor of this type is registered here."""
+    """No actor of this type is registered on this host."""
 
 
 class LockNotFound(HoldfastError):
@@ -97,7 +94,7 @@ class LockNotFound(HoldfastError):
 
 
 class MethodNotAllowed(HoldfastError):
-    """This path does not take that method."""
+    """This path does not support that method."""
 
     code = "METHOD_NOT_ALLOWED"
     status = 405
@@ -108,7 +105,7 @@ class MethodNotAllowed(HoldfastError):
 
 
 class TooSlow(HoldfastError):
-    """The request did not arrive in time."""
+    """The request did not arrive in time. Try again."""
 
     code = "TOO_SLOW"
     status = 408
@@ -116,21 +113,21 @@ class TooSlow(HoldfastError):
 
 
 class Conflict(HoldfastError):
-    """This does not go with how things stand now."""
+    """The request conflicts with the current state."""
 
     code = "CONFLICT"
     status = 409
 
 
 class LeaseLost(HoldfastError):
-    """The lease has passed to another, or there is none: what was done under it does not count."""
+    """This owner does not hold the lease any more, so the change was not recorded."""
 
     code = "LEASE_LOST"
     status = 409
 
 
 class AlreadyInProgress(HoldfastError):
-    """Somebody else is running this."""
+    """Another owner is running this. Try again when its lease has ended."""
 
     code = "IN_PROGRESS"
     status = 409
@@ -145,7 +142,7 @@ class LockExpired(HoldfastError):
 
 
 class QueueLocked(HoldfastError):
-    """The queue is locked until what was taken is acknowledged."""
+    """The queue is locked until the popped items are acknowledged or their lock expires."""
 
     code = "QUEUE_LOCKED"
     status = 423
@@ -153,14 +150,14 @@ class QueueLocked(HoldfastError):
 
 
 class TooLarge(HoldfastError):
-    """The request is larger than is taken here."""
+    """The request is larger than the limit."""
 
     code = "TOO_LARGE"
     status = 413
 
 
 class Capacity(HoldfastError):
-    """The queue has no room for this. Try again when something was taken from it."""
+    """The queue is at its capacity. Try again when items have been popped."""
 
     code = "CAPACITY"
     status = 429
@@ -168,7 +165,7 @@ class Capacity(HoldfastError):
 
 
 class RateLimited(HoldfastError):
-    """More is being pushed than this queue takes in a second. Try again later."""
+    """The queue's push rate is exceeded. Try again later."""
 
     code = "RATE_LIMITED"
     status = 429
@@ -176,7 +173,7 @@ class RateLimited(HoldfastError):
 
 
 class Unavailable(HoldfastError):
-    """This cannot be done just now. Try again."""
+    """Temporarily unavailable. Try again."""
 
     code = "UNAVAILABLE"
     status = 503
@@ -187,16 +184,20 @@ class SaveFailed(Unavailable):
     """The change could not be saved. Try again."""
 
 
+class SaveUnanswered(SaveFailed):
+    """It is unknown whether the change was saved. Try again."""
+
+
 class HostStopping(Unavailable):
-    """The server is stopping and takes no more work. Try again elsewhere, or later."""
+    """The server is stopping and accepts no more work. Try again later, or on another server."""
 
 
 class ActorMoved(Unavailable):
-    """This actor was taken from this host while its turn ran, so the turn may change nothing more. Try again."""
+    """This actor moved to another host during its turn, so the turn cannot save any more. Try again."""
 
 
 class PartitionUnavailable(HoldfastError):
-    """A part of the queue cannot be reached just now; what the others were asked is done. Try all of it again."""
+    """A partition of the queue is unavailable; the other partitions did their part. Repeat the whole request."""
 
     code = "PARTITION_UNAVAILABLE"
     status = 503
@@ -204,7 +205,7 @@ class PartitionUnavailable(HoldfastError):
 
 
 class ConnectionFailed(HoldfastError):
-    """The server cannot be reached, so nothing was done. Is it running, and is the URL right?"""
+    """The server cannot be reached, so nothing was done. Check that it is running and that the URL is right."""
 
     code = "NOT_REACHABLE"
     status = 503
@@ -212,14 +213,14 @@ class ConnectionFailed(HoldfastError):
 
 
 class AnswerLost(HoldfastError):
-    """The server was reached, but its answer did not come: what was asked may or may not have been done."""
+    """The connection was lost before the server replied: the request may or may not have been executed."""
 
     code = "ANSWER_LOST"
     status = 504
 
 
 class NotRecorded(HoldfastError):
-    """It has happened, but could not be recorded, so the next attempt may make it happen again."""
+    """The effect happened, but could not be recorded, so the next attempt may repeat it."""
 
     code = "NOT_RECORDED"
 
@@ -229,61 +230,57 @@ class ClientClosed(HoldfastError, RuntimeError):
 
 
 class SidecarRefused(HoldfastError):
-    """The sidecar refuses what this app asks of it."""
+    """The sidecar rejected a request of this app."""
 
 
 class NotTheSidecar(HoldfastError):
     """Only the sidecar may call this."""
 
-    # Whoever called the sidecar gets to see this; to them it is not their token that is wrong.
+    # The caller of the sidecar sees this error, so it must not suggest that the caller's own token is wrong.
 
 
 class ReminderExists(Conflict):
-    """There is a reminder of this name already."""
+    """A reminder of this name exists already."""
 
 
 class ReentrantCall(HoldfastError):
-    """An actor called itself, directly or through another, while its own turn was running: reentrancy is off."""
+    """An actor called itself, directly or through another actor, during its own turn: reentrancy is off."""
 
     code = "REENTRANT_CALL"
     status = 409
 
 
 class UnknownOrchestration(NotFound):
-    """No orchestration of this name is registered here."""
+    """No orchestration of this name is registered on this server."""
 
 
 class OrchestrationEnded(Conflict):
     """The orchestration has ended."""
 
 
-class CodeMissing(Unavailable):
-    """The code of this orchestration is not on this server, or not in the version it began with."""
-
-
 class AuthorsCodeFailed(HoldfastError):
-    """The code of an activity or an orchestration has failed."""
+    """The code of an activity or an orchestration failed."""
 
     code = "FAILED"
 
     @property
     def type(self) -> str | None:
-        """The name of the exception's class, where it was raised."""
+        """The class name of the exception that was raised."""
         return self.details.get("type")
 
     @property
     def kind(self) -> str | None:
-        """``error``, ``timeout``, ``poison``, ``cancelled``, ``refused``, ``non_determinism`` or ``never_yields``."""
+        """``error``, ``timeout``, ``poison``, ``cancelled``, ``refused`` or ``never_yields``."""
         return self.details.get("kind")
 
     @property
     def reason(self) -> str | None:
-        """The exception's own words."""
+        """The message of the exception that was raised."""
         return self.details.get("reason")
 
 
 class OrchestrationFailed(AuthorsCodeFailed):
-    """The orchestration has failed."""
+    """The orchestration failed."""
 
     code = "ORCHESTRATION_FAILED"
 
@@ -295,74 +292,91 @@ class OrchestrationCancelled(OrchestrationFailed):
 
 
 class SubOrchestrationFailed(OrchestrationFailed):
-    """A sub-orchestration has failed."""
+    """A sub-orchestration failed."""
 
 
 class ActivityFailed(AuthorsCodeFailed):
-    """An activity has failed."""
+    """An activity failed."""
 
     code = "ACTIVITY_FAILED"
 
 
 class NonRetryable(HoldfastError):
-    """This activity would fail again however often it were tried."""
+    """The activity failed in a way that a retry cannot fix."""
 
     code = "NON_RETRYABLE"
 
 
 class ResultNotKept(NonRetryable):
-    """It has happened, but its result cannot be kept."""
+    """The activity succeeded, but its result cannot be stored."""
 
 
 class NonDeterminism(HoldfastError):
-    """The orchestration's code does not do what its history says it did."""
+    """The orchestration's code does not match its history."""
 
     code = "NON_DETERMINISM"
 
+    def __str__(self) -> str:
+        """Returns the message with the details: tests and logs show only this text."""
+        labels = {"The history has": "expected", "The code does": "found", "At": "line"}
+        details = [f"{label}: {self.details[name]}." for label, name in labels.items() if self.details.get(name)]
+        return " ".join([str(self.message), *details])
+
 
 class NeverYields(HoldfastError):
-    """The orchestration runs on and on without waiting for anything."""
+    """The orchestration keeps running without awaiting anything."""
 
     code = "NEVER_YIELDS"
 
 
+class StartsRefused(HoldfastError):
+    """Instances of this orchestration repeatedly ran without yielding, so starts are refused. Try again later."""
+
+    code = "STARTS_REFUSED"
+    status = 429
+
+
 class NotInOrchestrations(HoldfastError):
-    """An orchestration cannot do this: do it in an activity."""
+    """Not available in an orchestration: do this in an activity."""
 
     code = "NOT_IN_ORCHESTRATIONS"
 
 
 class NotInAnActivity(HoldfastError):
-    """This is known only while an activity runs."""
+    """Only available while an activity runs."""
 
 
 class StorageBroken(HoldfastError):
-    """What is stored cannot be used: it is damaged, or was written by something other than Holdfast."""
+    """The stored data cannot be used: it is damaged, or was not written by Holdfast."""
 
     code = "STORAGE_BROKEN"
 
 
 class DataFolderInUse(HoldfastError):
-    """Another process uses this data folder."""
+    """Another process is using this data folder."""
 
 
 class SettingsError(HoldfastError):
-    """A setting is wrong."""
+    """A setting is invalid."""
 
     code = "INVALID_SETTINGS"
     status = 400
 
 
+class SettingsUnreadable(SettingsError):
+    """A settings file cannot be read."""
+
+
 class ComponentMissing(HoldfastError):
-    """A component that is needed here was not found."""
+    """A required component was not found."""
 
 
 class ComponentFailed(HoldfastError):
-    """A component that Holdfast started here ended, or did not become ready."""
+    """A component that Holdfast started exited, or did not become ready."""
 
 
 def by_code(code: str, message: str, **details: Any) -> HoldfastError:
-    """The error a code stands for, as it arrives from another process."""
+    """Returns the error for a code that arrived from another process."""
     return _BY_CODE.get(code, HoldfastError)(message, **details)
 
 
@@ -370,7 +384,7 @@ def _tree(root: type[HoldfastError]) -> list[type[HoldfastError]]:
     return [root, *(found for child in root.__subclasses__() for found in _tree(child))]
 
 
-# The first class with a code stands for it: parents come before their refinements.
+# Several classes may share a code; the first one, which is the most general, represents it.
 _BY_CODE: dict[str, type[HoldfastError]] = {}
 for _class in _tree(HoldfastError):
     _BY_CODE.setdefault(_class.code, _class)

@@ -1,4 +1,4 @@
-"""Logs in lines people can read, or in JSON. Payloads do not go into either."""
+"""Logging as text or JSON lines. Payloads are never logged."""
 
 from __future__ import annotations
 
@@ -8,27 +8,57 @@ from datetime import UTC, datetime
 
 import orjson
 
-# Control characters, as Python writes them.
+# Control characters, escaped as Python escapes them.
 _ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
+# Bounds the memory of RepeatFilter: the number of distinct lines it remembers.
+_MOST_REMEMBERED = 1000
 
 
 def set_up_logging(log_format: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if log_format == "json" else _TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # They tell of every connection at the level where ours tell of what matters.
+    # These libraries log each connection at INFO.
     for noisy in ("uvicorn", "uvicorn.error", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
     logging.getLogger("uvicorn.error").addFilter(_is_news)
-    # Whole, however little else is logged.
+    # The audit log is complete at every log level.
     logging.getLogger("holdfast.audit").setLevel(logging.INFO)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not what uvicorn (0.54) says of each broken request, however many come: the audit log tells of them."""
+    """Drops uvicorn's (0.54) line about each malformed request: the audit log has them."""
     return not str(record.msg).startswith(("Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"))
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an error, or a description if it has none, as a time-out has."""
+    if text := str(error):
+        return text
+    return "timed out" if isinstance(error, TimeoutError) else type(error).__name__
+
+
+def counted(number: int, what: str) -> str:
+    """Returns a number with its noun, in the plural where needed."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+class RepeatFilter:
+    """Passes a repeated line the first time, and then at most once in ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._silent_until: dict[str, float] = {}
+
+    def passes(self, line: str, now: float) -> bool:
+        if self._silent_until.get(line, now) > now:
+            return False
+        if len(self._silent_until) >= _MOST_REMEMBERED:
+            self._silent_until.clear()
+        self._silent_until[line] = now + self._seconds
+        return True
 
 
 class _TextLines(logging.Formatter):
@@ -36,7 +66,7 @@ class _TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        # A path or a name that somebody sent may hold a line feed, and would make a line of its own.
+        # A path or a name from a request may hold a line feed, which would forge a log line.
         return super().formatMessage(record).translate(_ESCAPED)
 
 
@@ -47,7 +77,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            # What a line is made of, where that is more than words.
+            # Structured fields, for example those of the audit log.
             **getattr(record, "fields", {}),
         }
         if record.exc_info:

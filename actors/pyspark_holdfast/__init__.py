@@ -1,7 +1,7 @@
-"""Where Spark looks for data sources that register by themselves: modules named so, with a ``DefaultSource``."""
+"""Registers the data source: Spark imports modules named ``pyspark_*`` and uses their ``DefaultSource``."""
 
 from __future__ import annotations
 
-from holdfast.spark.source import HoldfastSource as DefaultSource
+from holdfast.spark.source.source import HoldfastSource as DefaultSource
 
 __all__ = ["DefaultSource"]

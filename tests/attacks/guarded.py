@@ -40,7 +40,7 @@ TOKENS = {name: f"{name}-0123456789abcdef" for name in ("reader", "user", "opera
 DAPR = {"DAPR_API_TOKEN": "the way in 0123456789", "APP_API_TOKEN": "the way back 0123456789"}
 
 # Lists that are kept up to date after the answer.
-_LISTS = ("IndexActor||", "DoorbellActor||", "VigilActor||")
+_LISTS = ("IndexActor||", "NotifierActor||", "RescuerActor||")
 
 
 def entry(name: str, **changes: str) -> dict[str, str]:
@@ -157,7 +157,7 @@ class Guarded(ABC):
 
     async def _is_at_rest(self) -> bool:
         # A queue is put on the list of queues after its first push was answered.
-        return any('"_listed":true' in value for value in self.stored().values())
+        return any('"_indexed":true' in value for value in self.stored().values())
 
     def audit(self) -> list[dict[str, Any]]:
         """The lines of the audit log."""
@@ -214,6 +214,8 @@ class OnDapr(Guarded):
         super().__init__(folder)
         self._dapr = LocalDapr(folder / "dapr", find_dapr())
         self.sidecar: Sidecar | None = None
+        #: The daprd of another app in the same placement, which has no token of Holdfast's.
+        self.neighbour: Sidecar | None = None
 
     @property
     def _database(self) -> Path:
@@ -225,6 +227,8 @@ class OnDapr(Guarded):
         write_component("sqlite", resources, connection=str(self._database))
         self.sidecar = await self._dapr.sidecar(app_port=self.port, resources=resources, environment=DAPR)
         await self._serve(environment={**self.sidecar.environment, **DAPR})
+        self.neighbour = await self._dapr.sidecar(app_id="neighbour")
+        await self.neighbour.wait_ready()
 
     async def _stop(self) -> None:
         await self.app.terminate()

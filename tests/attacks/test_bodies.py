@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from attacks.guarded import BODY_TIMEOUT, QUEUE, TOKENS
+from attacks.guarded import BODY_TIMEOUT, QUEUE, SPARE, TOKENS
 from attacks.test_roles import ROLES, path_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ async def test_a_body_that_does_not_say_how_large_it_is_is_counted(guarded: Guar
     answer.refused(413, "TOO_LARGE")
 
 
-@pytest.mark.parametrize("depth", [101, 199, 201, 100_000])
+# Deeper, it would be refused for the number of its lists.
+@pytest.mark.parametrize("depth", [101, 199, 201, 50_000])
 @pytest.mark.parametrize("path", ANYTHING)
 async def test_a_body_that_is_nested_too_deep(guarded: Guarded, path: str, depth: int) -> None:
     for nested in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth):
@@ -108,3 +109,20 @@ async def test_many_slow_ones_do_not_hold_up_the_others(guarded: Guarded) -> Non
     slow = [asyncio.create_task(guarded.send_raw(begun)) for _ in range(200)]
     assert (await guarded.ask("GET", f"/queue/{QUEUE}", token="reader")).ok()["count"] == 1
     assert await asyncio.gather(*slow) == [[408]] * 200
+
+
+@pytest.mark.parametrize("depth", [101, 196, 198])
+@pytest.mark.parametrize("path", [f"/queue/{SPARE}/push", f"/orchestrations/{SPARE}/start"])
+async def test_a_deep_body_breaks_no_other_call_of_its_batch(guarded: Guarded, path: str, depth: int) -> None:
+    form = b'{"item": %b}' if path.endswith("push") else b'{"instance_id": "spare", "input": %b}'
+    flat, deep = form % b"1", form % (b"[" * depth + b"]" * depth)
+    # What an honest caller gets alone: there is no orchestration of that name here.
+    alone = (await guarded.ask("POST", path, flat, token="user")).status
+    for _ in range(3):
+        bodies = [deep if number % 4 == 0 else flat for number in range(80)]
+        answers = await asyncio.gather(*(guarded.ask("POST", path, body, token="user") for body in bodies))
+        for body, answer in zip(bodies, answers, strict=True):
+            if body is deep:
+                answer.refused(400, "INVALID_REQUEST")
+            else:
+                assert answer.status == alone, answer.text

@@ -40,6 +40,16 @@ SMUGGLED = {
     "chunked in another line": post(b"Transfer-Encoding:\r\n chunked\r\n" + LENGTH, INNER),
     "a space before the colon": post(b"Transfer-Encoding : chunked\r\n" + LENGTH, INNER),
     "an unknown encoding": post(b"Transfer-Encoding: cow\r\n", INNER),
+    "compressed, and chunked": post(b"Transfer-Encoding: gzip, chunked\r\n", CHUNKED),
+    "compressed, and chunked, in two lines": post(
+        b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", CHUNKED
+    ),
+    "chunked twice": post(b"Transfer-Encoding: chunked, chunked\r\n", CHUNKED),
+    "chunked in HTTP/1.0": post(b"Transfer-Encoding: chunked\r\n", CHUNKED).replace(b"HTTP/1.1", b"HTTP/1.0", 1),
+    "no host": get(PROOF) + INNER,
+    "HTTP/0.9": b"GET /queues\r\n\r\n" + INNER,
+    "HTTP/0.9, by name": b"GET /queues HTTP/0.9\r\n\r\n" + INNER,
+    "HTTP/1.2": get(HEAD).replace(b"HTTP/1.1", b"HTTP/1.2") + INNER,
     "two lengths": post(b"Content-Length: 0\r\n" + LENGTH, INNER),
     "the same length twice": post(LENGTH + LENGTH, INNER),
     "a list of lengths": post(b"Content-Length: 0, %d\r\n" % len(INNER), INNER),
@@ -109,6 +119,11 @@ async def test_a_request_for_another_protocol_is_answered_in_this_one_and_is_the
     asked = get(HEAD + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n")
     assert await guarded.send_raw(asked + INNER) == [200]
     assert await guarded.send_raw(asked, INNER) == [200]
+
+
+async def test_a_request_in_an_older_version_needs_no_host(guarded: Guarded) -> None:
+    """As some load balancers ask whether a server is alive."""
+    assert await guarded.send_raw(b"GET /healthz HTTP/1.0\r\n\r\n") == [200]
 
 
 async def test_what_follows_the_last_request_is_not_done(guarded: Guarded) -> None:

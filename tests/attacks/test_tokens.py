@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -10,7 +11,7 @@ import pytest
 
 from attacks.guarded import QUEUE, TOKENS, bearer, entry
 from conformance.stack import eventually
-from holdfast.gateway.tokens import digest_of
+from holdfast.gateway.auth.tokens import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -101,7 +102,7 @@ async def test_a_revoked_token_is_refused_and_a_new_one_is_taken_without_a_resta
 
 async def test_the_signal_that_has_it_read_does_not_end_the_server(changing: Guarded) -> None:
     def read() -> int:
-        return changing.app.logged().count("was read again")
+        return changing.app.logged().count("was reloaded")
 
     before = read()
     changing.app.send_signal(signal.SIGHUP)
@@ -123,7 +124,7 @@ async def test_the_signal_that_has_it_read_does_not_end_the_server(changing: Gua
 )
 async def test_a_file_that_is_not_right_changes_nothing_and_is_told_of_once(changing: Guarded, text: str) -> None:
     def told() -> int:
-        return changing.app.logged().count("The tokens of before stay.")
+        return changing.app.logged().count("The previous tokens stay in use.")
 
     before = told()
     changing.write_text(text)
@@ -153,6 +154,23 @@ async def test_a_file_that_is_gone_changes_nothing(changing: Guarded) -> None:
 
     await eventually(seen)
     assert await lets_in(changing, "user")
+
+
+async def test_a_token_that_is_revoked_while_files_cannot_be_opened_is_refused_afterwards(changing: Guarded) -> None:
+    limits = resource.prlimit(changing.app.pid, resource.RLIMIT_NOFILE)
+    # Connections that are open stay, and nothing else can be opened.
+    resource.prlimit(changing.app.pid, resource.RLIMIT_NOFILE, (1, limits[1]))
+    try:
+        changing.write(*(entry(name) for name in TOKENS if name != "user"))
+
+        async def failed() -> bool:
+            return "Too many open files" in changing.app.logged()
+
+        await eventually(failed)
+    finally:
+        resource.prlimit(changing.app.pid, resource.RLIMIT_NOFILE, limits)
+    await eventually(lambda: _refused(changing, "user"))
+    assert await lets_in(changing, "reader")
 
 
 async def _refused(guarded: Guarded, name: str) -> bool:

@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from holdfast.runtime.work import UnitOfWork
+from holdfast.runtime.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,11 +27,11 @@ def install(folder: Path) -> None:
     file = folder / _FILE
     save = UnitOfWork._save
 
-    async def save_or_die(self: UnitOfWork, changed: dict[str, Any], wake_at: float | None) -> None:
+    async def save_or_die(self: UnitOfWork, changed: dict[str, Any], *args: Any, **options: Any) -> None:
         when = _reached(file, self, changed) if changed and file.exists() else None
         if when == "before":
             _die(file)
-        await save(self, changed, wake_at)
+        await save(self, changed, *args, **options)
         if when == "after":
             _die(file)
 

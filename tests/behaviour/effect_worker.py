@@ -45,7 +45,7 @@ class Dying(IdempotencyCalls):
 
 
 async def main(url: str, queue: str, file: str, step: str = "") -> None:
-    from holdfast.client import once
+    from holdfast.client import idempotent_handler as once
 
     Dying.step = step
     once.IdempotencyCalls = Dying  # type: ignore[misc]

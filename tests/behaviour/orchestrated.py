@@ -18,8 +18,6 @@ from holdfast.errors import ActivityFailed, NonRetryable, SubOrchestrationFailed
 from holdfast.worker.context import activity_context
 
 FOLDER = Path(os.environ["ORCHESTRATED_FOLDER"])
-#: Code that is changed: which of its forms this process has.
-CHANGED = (FOLDER / "changed").exists()
 
 app = App()
 crash_points.install(FOLDER)
@@ -106,6 +104,12 @@ async def linger() -> None:
         effect("ended")
 
 
+@app.activity(queue="held", lock_seconds=120, max_deliveries=1)
+async def stay() -> None:
+    effect("began")
+    await asyncio.sleep(3600)
+
+
 @app.activity(queue="deadly", lock_seconds=1, max_deliveries=2)
 def kill_the_worker() -> None:
     effect("killed")
@@ -114,6 +118,17 @@ def kill_the_worker() -> None:
 
 @app.activity(queue="counted", lock_seconds=5)
 async def count(number: int) -> int:
+    effect(number)
+    return number
+
+
+@app.activity
+async def measure(text: str) -> int:
+    return len(text)
+
+
+@app.activity(queue="refusing")
+async def refused_for_now(number: int) -> int:
     effect(number)
     return number
 
@@ -193,6 +208,25 @@ async def approval(ctx: Context) -> Order:
 async def reading(ctx: Context, number: int) -> list[Any]:
     await ctx.event("go")
     return [await ctx.receive("letters") for _ in range(number)]
+
+
+@app.orchestration(mailboxes=["letters"])
+async def collecting(ctx: Context, collected: list[Any]) -> list[Any]:
+    """One letter in each execution, up to one that says "end"."""
+    collected.append(await ctx.receive("letters"))
+    if collected[-1] != "end":
+        ctx.continue_as_new(collected)
+    return collected
+
+
+@app.orchestration(mailboxes=["letters"])
+async def counting(ctx: Context, number: int) -> int:
+    """One letter in each execution, which must come in order, up to one that says "end"."""
+    letter = await ctx.receive("letters")
+    if letter != "end":
+        assert letter[0] == number, f"{letter[0]} came in place of {number}"
+        ctx.continue_as_new(number + 1)
+    return number
 
 
 @app.orchestration
@@ -282,16 +316,27 @@ async def spinning(ctx: Context) -> None:
 
 
 @app.orchestration
-async def changing(ctx: Context) -> None:
-    if CHANGED:
-        await asyncio.sleep(0.01)
-    else:
-        await ctx.call(double, 1)
-    await ctx.event("go")
-
-
-@app.orchestration
 async def steps(ctx: Context, number: int) -> int:
     first = await ctx.call(count, number)
     await asyncio.sleep(0.1)
     return first + sum(await asyncio.gather(ctx.call(count, number), ctx.call(count, number)))
+
+
+@app.orchestration
+async def charging(ctx: Context) -> list[int]:
+    """One call of two goes to a queue that a test has made full."""
+    return await asyncio.gather(ctx.call(count, 1), ctx.call(refused_for_now, 2))
+
+
+@app.orchestration
+async def giving_up(ctx: Context, child: str) -> str:
+    try:
+        await asyncio.wait_for(ctx.sub(waiting, instance_id=child), 0.2)
+    except TimeoutError:
+        return "gave up"
+    return "got it"
+
+
+@app.orchestration
+async def heavy(ctx: Context, number: int) -> int:
+    return sum(await asyncio.gather(*(ctx.call(measure, "x" * 500_000) for _ in range(number))))

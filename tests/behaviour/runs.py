@@ -125,7 +125,7 @@ class Run:
         """What lies in the store's own table under this instance, past the server."""
         stored: dict[str, Any] = await self.server.stack.stored(ACTOR_TYPE, self.id)
         # What the list of instances knows of it, which comes some time after an answer.
-        stored.get("instance", {}).pop("listed", None)
+        stored.get("instance", {}).pop("indexed_as", None)
         return stored
 
     def effects(self) -> list[Any]:

@@ -19,6 +19,7 @@ from conformance.served import APP_ID, EmbeddedStack, ServedStack, of_actor
 from holdfast.local import find_postgres
 from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
+from local.waiting import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class Unhurried(ServedStack):
     # A queue that leaves memory forgets who waits for it: no test of waking should be that slow on a busy machine.
     idle_timeout = 6.0
-    apps = (*ServedStack.apps, "behaviour.orchestrated:app")
+    apps = (*ServedStack.apps, "behaviour.orchestrated:app", "behaviour.deployed:app")
     settings = """
 [tenants.three-queues]
 max_queues = 3
@@ -53,8 +54,7 @@ max_items = 10
 
     def effects(self) -> list[Any]:
         """What activities have written down."""
-        file = self.folder / "effects"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return [json.loads(line) for line in lines_of(self.folder / "effects")]
 
 
 class OnEmbedded(Unhurried, EmbeddedStack):
@@ -91,6 +91,10 @@ class OnPostgresql(Halting, DaprPostgresqlStack):
             f"SELECT json_object_agg(key, convert_from(value, 'UTF8')) FROM state WHERE starts_with(key, '{prefix}')"
         )
         return of_actor(rows or {}, actor_type, actor_id)
+
+    async def change(self, statement: str) -> None:
+        """Changes the rows of the state store, past daprd."""
+        await self._postgres.query(statement, database="conformance")
 
     async def stored_keys(self) -> set[str]:
         return set(await self._select("SELECT json_agg(key) FROM state") or ())

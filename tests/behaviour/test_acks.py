@@ -143,7 +143,7 @@ async def test_what_changes_nothing_is_acknowledged_without_a_save(server: Serve
 
     async def at_rest() -> bool:
         stored = await server.stack.stored(ACTOR_TYPE, run.id)
-        return bool(stored["instance"]["listed"] == "RUNNING")
+        return bool((stored["instance"]["indexed_as"] or "").startswith("RUNNING "))
 
     await eventually(at_rest)
     crash_points.arm(server.stack.folder, ACTOR_TYPE, run.id, BEFORE)

@@ -26,7 +26,7 @@ NOT_SECONDS: list[Any] = [None, "1", "", "abc", True, False, -1, -0.001, -(10**3
 BODIES: dict[str, dict[str, list[Any]]] = {
     "push": {
         "priority": [*NOT_A_COUNT, 2**31],
-        "idempotency_key": [*NOT_TEXT[1:], "k" * 256, "a\u0000b"],
+        "idempotency_key": [*NOT_TEXT[1:], "k" * 1025, "a\u0000b"],
         "tenant_id": [*NOT_TEXT[1:], "t" * 256, "a\u0000b", "a/b", "a||b", "a@b", ".a", "a\n"],
         "dedup_id": [*NOT_TEXT[1:], "", "d" * 256, "a\u0000b"],
         "delay_seconds": [*NOT_SECONDS, 31_536_000.1, 10**30],
@@ -175,9 +175,9 @@ NOT_JSON = [
     b"\x00",
     b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
     b'{"item": ' + b"1" * 5000 + b"}",
-    b'{"item": ' + b"[" * 100_000,
-    b'{"item": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    b'{"item": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
+    b'{"item": ' + b"[" * 50_000,
+    b'{"item": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    b'{"item": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}",
 ]
 NOT_AN_OBJECT = [b"null", b"true", b"1", b'"item"', b"[]", b'[{"item": 1}]']
 

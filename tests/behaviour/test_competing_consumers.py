@@ -135,7 +135,8 @@ async def test_each_item_is_processed_at_least_once_when_consumers_are_killed(se
     assert crew.told.keys() <= {"processed", "acknowledged", "refused LOCK_EXPIRED"}
     stats = await queue.stats()
     assert stats["counters"]["acknowledged"] == ITEMS
-    # The kills were felt: somebody else got what the dead held, when its lock expired, or at once when the server
-    # saw that whoever had asked for it was gone.
+    # The kills were felt: another consumer got the items of a dead one when their lock expired, or at once when the
+    # server saw that the caller of a pop had left. The latter does not count as a delivery.
     counters = stats["counters"]
-    assert counters["redelivered"] == counters["expired"] + counters["abandoned"] > 0
+    assert counters["expired"] + counters["abandoned"] > 0
+    assert counters["expired"] <= counters["redelivered"] <= counters["expired"] + counters["abandoned"]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from behaviour.stacks import DAPR, EMBEDDED, on_stacks
+from behaviour.stacks import ALL, DAPR, EMBEDDED, KILLED, OnPostgresql, on_stacks
+from behaviour.test_dead_letters import arrived
 from conformance.served import APP_ID
+from conformance.stack import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from behaviour.rest import Server
+    from behaviour.rest import Queue, Server
 
 
 @contextmanager
@@ -45,3 +47,43 @@ async def test_a_queue_whose_state_is_damaged_is_no_other_error(server: Server, 
             assert "metadata is not JSON" in answer.refused(500, "STORAGE_BROKEN")["message"]
     (await queue.push("a")).ok()
     assert (await queue.stats())["count"] == 1
+
+
+@asynccontextmanager
+async def unreadable(queue: Queue) -> AsyncIterator[None]:
+    """Inside, a queue that was not used yet answers every call with an error."""
+    stack = queue.server.stack
+    if isinstance(stack, OnPostgresql):
+        key = f"{APP_ID}||PushPopActor||{queue.name}||metadata"
+        await stack.change(f"INSERT INTO state (key, value) VALUES ('{key}', '{{broken')")
+        try:
+            yield
+        finally:
+            await stack.change(f"DELETE FROM state WHERE key = '{key}'")
+    else:
+        with damaged(stack._database, queue.name, b"{broken"):
+            yield
+
+
+async def rejected(queue: Queue, *items: str, to: Queue) -> None:
+    """These items become dead letters for one dead-letter queue, each in a parcel of its own."""
+    (await queue.configure(dead_letter_queue=to.name)).ok()
+    for item in items:
+        (await queue.push(item)).ok()
+        (await queue.dead_letter((await queue.lock())["lock_id"])).ok()
+
+
+@on_stacks(*ALL, part=KILLED)
+async def test_a_queue_that_takes_no_dead_letters_holds_up_none_for_others(server: Server) -> None:
+    queue = server.queue()
+    closed, other = (type(queue)(server, f"{queue.name}-{name}") for name in ("closed", "other"))
+    async with unreadable(closed):
+        await rejected(queue, "a", "b", to=closed)
+        await rejected(queue, "c", "d", to=other)
+        assert (await arrived(other, 2))["items"] == ["c", "d"]
+
+    async def taken() -> bool:
+        return bool((await closed.peek(count=10))["items"] == ["a", "b"])
+
+    await eventually(taken, within=60)
+    assert (await other.peek(count=10))["items"] == ["c", "d"]

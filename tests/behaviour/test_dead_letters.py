@@ -55,6 +55,25 @@ async def test_an_item_is_delivered_exactly_max_deliveries_times(server: Server)
 
 
 @on_every_stack
+async def test_what_is_given_back_uncounted_uses_up_no_delivery(server: Server) -> None:
+    queue = server.queue()
+    (await queue.configure(max_deliveries=2)).ok()
+    await queue.push_many("first", "second")
+    for uncounted in (True, True, False, True, True):
+        taken = await queue.lock(count=2)
+        answer = (await queue.abandon(taken["lock_id"], error="not tried", uncounted=uncounted)).ok()
+        assert (answer["items_acknowledged"], answer.get("dead_lettered")) == (2, None)
+    waiting = await queue.peek(count=2)
+    assert waiting["items"] == ["first", "second"]
+    assert [(message["delivery_count"], message["last_error"]) for message in waiting["messages"]] == [
+        (1, "not tried"),
+        (1, "not tried"),
+    ]
+    taken = await queue.lock(count=2)
+    assert (await queue.abandon(taken["lock_id"])).ok()["dead_lettered"] == 2
+
+
+@on_every_stack
 async def test_deliveries_that_expired_count_too(server: Server) -> None:
     queue = server.queue()
     (await queue.configure(max_deliveries=1)).ok()

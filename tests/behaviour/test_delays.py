@@ -117,7 +117,7 @@ async def test_a_purge_takes_what_is_delayed_too(server: Server) -> None:
     assert (stats["count"], stats["delayed"]) == (0, 0)
 
     async def swept() -> bool:
-        return not any(key.startswith(("segment-", "shelf-")) for key in await queue.stored())
+        return not any(key.startswith(("segment-", "delayed-")) for key in await queue.stored())
 
     await eventually(swept)
 
@@ -146,7 +146,7 @@ async def test_expired_items_are_dropped_though_nobody_asks(server: Server) -> N
     (await queue.push_many(*range(20), ttl_seconds=1)).ok()
 
     async def swept() -> bool:
-        return not any(key.startswith(("segment-", "calendar-")) for key in await queue.stored())
+        return not any(key.startswith(("segment-", "due-")) for key in await queue.stored())
 
     await eventually(swept)
     assert (await queue.stats())["counters"]["ttl_expired"] == 20

@@ -20,7 +20,8 @@ from behaviour.stacks import ALL, KILLED, on_stacks
 from behaviour.test_acks import AFTER, BEFORE, around_the_save, crash_and_restart, is_empty, is_not_answered
 from behaviour.test_idempotency import Record
 from conformance.stack import CallFailed, eventually
-from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
+from holdfast.idempotency.interface import record_id
+from holdfast.kinds import IDEMPOTENCY_TYPE
 from holdfast.local import ChildProcess
 
 if TYPE_CHECKING:

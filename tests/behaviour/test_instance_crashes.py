@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from behaviour.runs import Run, accepted, check_history
+from behaviour.runs import Run, check_history
 from behaviour.stacks import ALL, DAPR, KILLED, on_stacks
 from behaviour.test_instances import listed
 from conformance.stack import CallFailed, eventually
@@ -125,24 +125,3 @@ async def _restart_whenever_it_dies(server: Server) -> None:
     while True:
         await server.stack.app_died(within=90)
         await server.stack.start_app()
-
-
-@on_stacks(*ALL, part=KILLED)
-async def test_code_that_no_longer_fits_its_history(server: Server) -> None:
-    fails, rests = await Run(server).begin("changing"), await Run(server, "waiting").begin("waiting")
-    await fails.waits_for("EventSubscribed")
-    changed = server.stack.folder / "changed"
-    changed.touch()
-    try:
-        assert await server.stack.stop_app() == 0
-        await server.stack.start_app()
-        (await fails.raise_event("go")).refused(409, "CONFLICT")
-        error = await fails.error()
-        assert (error["type"], error["kind"]) == ("NonDeterminism", "non_determinism")
-        for said in ("event 2, ActivityScheduled (double)", "TimerCreated", "orchestrated.py:", "asyncio.sleep(0.01)"):
-            assert said in error["message"]
-        assert (await fails.types())[-1] == "OrchestrationFailed"
-        accepted(await rests.raise_event("go", 1))
-        assert await rests.output() == 1
-    finally:
-        changed.unlink()

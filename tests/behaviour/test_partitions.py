@@ -312,7 +312,7 @@ async def test_fewer_partitions_are_refused_because_they_would_lose_something(se
     for fewer in (1, 3):
         body = (await queue.configure(partitions=fewer, max_locks=9)).refused(400, "INVALID_REQUEST")
         assert "partitions" in body["message"]
-        assert "lose" in body["message"]
+        assert "lost" in body["message"]
     config = await queue.config()
     assert (config["partitions"], config["max_locks"]) == (PARTITIONS, 1)
     (await queue.configure(partitions=PARTITIONS)).ok()

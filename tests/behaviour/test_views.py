@@ -173,7 +173,7 @@ async def test_a_queue_that_was_drained_leaves_no_items_in_the_store(server: Ser
         (await queue.acknowledge(taken["lock_id"])).ok()
     assert (await queue.pop()).ok()["count"] == 0
     stored = await queue.stored()
-    assert [key for key in stored if key.startswith(("segment-", "returned-", "lock-"))] == []
+    assert [key for key in stored if key.startswith(("segment-", "redelivery-", "lock-"))] == []
 
 
 @on_every_stack

@@ -26,5 +26,5 @@ def test_two_apps_with_actor_classes_of_one_name(holdfast: Command) -> None:
     assert ended.code == 1
     assert ended.error.strip().splitlines() == [
         "holdfast: Two actor classes are called Account, one in bank and one in club: "
-        "rename one of them, for its name is its actor type."
+        "rename one of them, because the class name is the actor type."
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import errors
-from holdfast.cli.remote import exit_code
+from holdfast.cli.session import exit_code
 
 
 @pytest.mark.parametrize(

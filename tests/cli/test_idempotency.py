@@ -28,7 +28,7 @@ def test_a_script_runs_something_once(holdfast: Command, name: str) -> None:
         ["sh", "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=60, cwd=holdfast.folder
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == ["the effect", "recorded: it has happened", "has run"]
+    assert ran.stdout.splitlines() == ["the effect", "Recorded as done", "has run"]
 
 
 def test_from_begin_to_commit(holdfast: Command, name: str) -> None:
@@ -38,14 +38,14 @@ def test_from_begin_to_commit(holdfast: Command, name: str) -> None:
     assert (begun.code, begun.error) == (0, "")
     other = holdfast.idempotency("begin", name)
     assert (other.code, other.output) == (4, "")
-    assert "Somebody else is running this." in other.error
-    assert holdfast.idempotency("renew", name, "--owner", owner, "--lease", "90").output.startswith("yours until ")
+    assert "Another owner is running this." in other.error
+    assert holdfast.idempotency("renew", name, "--owner", owner, "--lease", "90").output.startswith("Leased until ")
     shown = dict(rows(holdfast.idempotency("show", name).output))
     assert (shown["status"], shown["owner"], shown["attempts"]) == ("IN_PROGRESS", owner, "1")
     assert holdfast.idempotency("commit", name, '{"invoice": 17}', "--owner", "somebody").code == 1
     assert holdfast.idempotency("commit", name, '{"invoice": 17}', "--owner", owner).code == 0
     done = holdfast.idempotency("begin", name)
-    assert (done.code, done.output, done.error) == (3, '{"invoice": 17}\n', "It has run.\n")
+    assert (done.code, done.output, done.error) == (3, '{"invoice": 17}\n', "It has run already. Its result:\n")
     shown = dict(rows(holdfast.idempotency("show", name).output))
     assert (shown["status"], shown["result"]) == ("SUCCESS", '{"invoice": 17}')
 
@@ -53,7 +53,7 @@ def test_from_begin_to_commit(holdfast: Command, name: str) -> None:
 def test_a_failure_lets_the_next_one_run(holdfast: Command, name: str) -> None:
     assert holdfast.idempotency("begin", name, "--owner", "a").output == "a\n"
     failed = holdfast.idempotency("fail", name, "--owner", "a", "--error", "no \x1b[31mconnection")
-    assert (failed.code, failed.output) == (0, "recorded: it has not happened\n")
+    assert (failed.code, failed.output) == (0, "Recorded as failed\n")
     shown = dict(rows(holdfast.idempotency("show", name).output))
     assert (shown["status"], shown["last error"]) == ("FAILURE", "no \\u001b[31mconnection")
     assert holdfast.idempotency("begin", name, "--json").json()["attempt"] == 2

@@ -16,6 +16,7 @@ from cli.test_worker import Worker
 from client.server import Server, until
 from holdfast import Client, errors
 from holdfast.client.idempotency import IdempotencyCalls
+from local.waiting import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,8 +39,7 @@ async def client(alone: Server) -> AsyncIterator[Client]:
 
 
 def effects(folder: Path) -> list[str]:
-    file = folder / "effects"
-    return file.read_text().splitlines() if file.exists() else []
+    return lines_of(folder / "effects")
 
 
 async def happened(folder: Path, count: int) -> list[str]:

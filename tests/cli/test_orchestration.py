@@ -45,7 +45,11 @@ def test_start_without_an_id_makes_one_up(holdfast: Command) -> None:
 def test_start_again_is_said_and_runs_nothing(holdfast: Command, instance_id: str) -> None:
     finish(holdfast, instance_id, "greeting", '"ann"')
     again = holdfast.orchestration("start", "greeting", '"bob"', "--instance-id", instance_id)
-    assert (again.code, again.output, again.error) == (0, f"{instance_id}\n", "It had been started before.\n")
+    assert (again.code, again.output, again.error) == (
+        0,
+        f"{instance_id}\n",
+        "The instance exists already; it was not started again.\n",
+    )
     told = holdfast.orchestration("start", "greeting", '"bob"', "--instance-id", instance_id, "--json")
     assert told.json() == {"instance_id": instance_id, "created": False}
     assert holdfast.orchestration("wait", instance_id).json() == "ahoy ann"
@@ -65,10 +69,21 @@ def test_status(holdfast: Command, instance_id: str) -> None:
     holdfast.orchestration("start", "approval", "--instance-id", instance_id)
     shown = dict(row for row in rows(holdfast.orchestration("status", instance_id).output) if len(row) == 2)
     assert (shown["instance"], shown["orchestration"]) == (instance_id, "approval, version 1")
-    assert (shown["status"], shown["says"], shown["history"]) == ("RUNNING", '"waits"', "2 events, execution 1")
+    assert (shown["status"], shown["custom status"], shown["history"]) == (
+        "RUNNING",
+        '"waits"',
+        "2 events, execution 1",
+    )
     assert "output" not in shown
     told = holdfast.orchestration("status", instance_id, "--json").json()
     assert (told["status"], told["custom_status"]) == ("RUNNING", "waits")
+
+
+def test_a_long_value_does_not_make_the_other_lines_long(holdfast: Command, instance_id: str) -> None:
+    finish(holdfast, instance_id, "greeting", json.dumps("a very long name " * 10))
+    lines = holdfast("orchestration", "status", instance_id).output.splitlines()
+    assert max(map(len, lines)) > 150
+    assert [line for line in lines if line.endswith(" ")] == []
 
 
 def test_a_history_people_can_read(holdfast: Command, instance_id: str) -> None:
@@ -79,7 +94,7 @@ def test_a_history_people_can_read(holdfast: Command, instance_id: str) -> None:
     assert header == ["#", "time", "after", "event", "what"]
     assert [event[0] for event in events] == ["1", "2", "3", "4"]
     assert [event[3].partition(" after ")[0] for event in events] == [
-        *("started", "activity ship", "ship done", "completed")
+        *("started", "activity ship", "ship completed", "completed")
     ]
     assert events[2][4] == '"oar shipped"'
     assert events[3][4] == '{"number": 7, "shipped": ["oar shipped"]}'
@@ -95,7 +110,7 @@ def test_a_history_tells_of_events_failures_rests_and_ends(holdfast: Command, in
     holdfast.orchestration("suspend", instance_id, "--reason", "maintenance")
     holdfast.orchestration("resume", instance_id)
     holdfast.orchestration("cancel", instance_id, "--reason", "\x1b[31mno")
-    told = ["started", "waits for approved", "suspended", "resumed", "asked to end", "cancelled"]
+    told = ["started", "waits for approved", "suspended", "resumed", "cancellation requested", "cancelled"]
     assert titles(instance_id) == told
     shown = holdfast.orchestration("history", instance_id).output
     assert "maintenance" in shown
@@ -114,7 +129,7 @@ def test_a_history_tells_of_events_failures_rests_and_ends(holdfast: Command, in
 def test_a_long_history_is_cut_unless_more_is_asked_for(holdfast: Command, instance_id: str) -> None:
     finish(holdfast, instance_id, "checkout", json.dumps({"number": 1, "lines": ["oar"] * 10}))
     cut = holdfast.orchestration("history", instance_id, "--limit", "5")
-    assert cut.output.endswith("There are more; --limit shows them.\n")
+    assert cut.output.endswith("There are more; raise --limit to see them.\n")
     assert [row[0] for row in rows(cut.output)[3:-1]] == ["1", "2", "3", "4", "5"]
     told = holdfast.orchestration("history", instance_id, "--limit", "5", "--json").json()
     assert (len(told["events"]), told["next_cursor"]) == (5, "5")
@@ -165,7 +180,7 @@ def test_wait_says_why_there_is_no_output(holdfast: Command, instance_id: str) -
     assert (not_yet.code, not_yet.output) == (4, "")
     assert not_yet.error == f"holdfast: {resting} has not ended yet: it is RUNNING.\n"
     cancelled = holdfast.orchestration("cancel", resting, "--reason", "no more")
-    assert (cancelled.code, cancelled.output) == (0, f"{resting} was asked to end\n")
+    assert (cancelled.code, cancelled.output) == (0, f"{resting}: cancellation requested\n")
     ended = holdfast.orchestration("wait", resting)
     assert (ended.code, ended.error) == (1, f"holdfast: {resting} was cancelled: no more\n")
 
@@ -202,7 +217,7 @@ def test_list_with_filters(holdfast: Command, instance_id: str) -> None:
     cut = holdfast.orchestration("list", "--limit", "1")
     assert len(rows(cut.output)) == 4
     none = holdfast.orchestration("list", "--name", "nobody")
-    assert (none.code, none.output, none.error) == (3, "", "There are no such instances.\n")
+    assert (none.code, none.output, none.error) == (3, "", "No such instances.\n")
 
 
 def test_watching_ends_with_the_orchestration(holdfast: Command, instance_id: str) -> None:

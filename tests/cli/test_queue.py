@@ -66,14 +66,14 @@ def test_an_argument_that_is_not_json_is_explained(holdfast: Command, name: str)
     pushed = holdfast.queue("push", name, "1", "text")
     assert pushed.code == 2
     assert "'text' is not JSON" in pushed.error
-    assert "with its quotes" in pushed.error
+    assert "A string needs its quotes" in pushed.error
     assert holdfast.queue("stats", name, "--json").json()["count"] == 0
 
 
 def test_an_empty_queue_is_exit_code_3(holdfast: Command, name: str) -> None:
     for command in ("pop", "peek"):
         ended = holdfast.queue(command, name)
-        assert (ended.code, ended.output, ended.error) == (3, "", f"Nothing waits in {name}.\n")
+        assert (ended.code, ended.output, ended.error) == (3, "", f"{name} has no waiting items.\n")
     asked = holdfast.queue("pop", name, "--json")
     assert (asked.code, asked.json()["count"]) == (3, 0)
 
@@ -95,7 +95,7 @@ def test_pop_under_a_lock_and_every_way_to_answer_for_it(holdfast: Command, name
     assert extended.output.startswith("Locked for 2 min ")
 
     abandoned = holdfast.queue("abandon", name, lock_id, "--error", "not today")
-    assert (abandoned.code, abandoned.output) == (0, "1 item given back\n")
+    assert (abandoned.code, abandoned.output) == (0, "1 item abandoned\n")
     header, _, row = rows(holdfast.queue("peek", name).output)
     assert header[4] == "last error"
     assert row[4:] == ["not today", '"a"']
@@ -139,7 +139,7 @@ def test_stats_are_tables_for_people_and_the_answer_for_programs(holdfast: Comma
 
 
 def test_in_flight(holdfast: Command, name: str) -> None:
-    assert holdfast.queue("in-flight", name).output == f"Nothing of {name} is locked.\n"
+    assert holdfast.queue("in-flight", name).output == f"{name} has no locked items.\n"
     holdfast.queue("push", name, '{"order": 1}')
     lock_id = holdfast.queue("pop", name, "--ack", "--json").json()["lock_id"]
     shown = holdfast.queue("in-flight", name)
@@ -184,7 +184,7 @@ def test_nobody_there_is_exit_code_5(holdfast: Command) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     ended = holdfast("queue", "list", "--url", url)
     assert (ended.code, ended.output) == (5, "")
-    assert ended.error == f"holdfast: {url} cannot be reached, so nothing was done: Connection refused.\n"
+    assert ended.error == f"holdfast: Cannot reach {url}, so nothing was done: Connection refused.\n"
     told = json.loads(holdfast("queue", "push", "q", "1", "--url", url, "--json").error)
     assert (told["success"], told["error_code"]) == (False, "NOT_REACHABLE")
 
@@ -257,7 +257,7 @@ def test_a_terminal_with_nothing_to_push_is_told_so(holdfast: Command, name: str
 def test_watching_on_a_terminal_until_ctrl_c(holdfast: Command, name: str) -> None:
     holdfast.queue("push", name, "1")
     terminal = holdfast.on_terminal("queue", "stats", name, "--watch", "--interval", "0.1")
-    terminal.wait_for("a second")
+    terminal.wait_for("per second")
     holdfast.queue("push", name, *map(str, range(41)))
     terminal.wait_for("42")
     terminal.process.send_signal(signal.SIGINT)

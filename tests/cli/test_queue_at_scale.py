@@ -30,11 +30,11 @@ def test_an_item_with_an_id_is_pushed_once(holdfast: Command, name: str) -> None
 def test_lines_are_known_by_a_field_of_theirs(holdfast: Command, name: str) -> None:
     lines = "\n".join(json.dumps({"id": number % 3}) for number in range(5))
     pushed = holdfast.queue("push", name, "--dedup-field", "id", typed=lines)
-    assert (pushed.code, pushed.output) == (0, f"5 items pushed to {name}, 2 of them known already\n")
+    assert (pushed.code, pushed.output) == (0, f"5 items pushed to {name}, 2 of them duplicates\n")
     assert holdfast.queue("push", name, "--dedup-field", "id", "--json", typed=lines).json()["count"] == 0
     wrong = holdfast.queue("push", name, "--dedup-field", "id", typed='{"id": 9}\n{"no": "id"}\n')
     assert wrong.code == 2
-    assert "has no 'id'" in wrong.error
+    assert "has no field 'id'" in wrong.error
 
 
 def test_items_that_come_later_and_items_that_expire(holdfast: Command, name: str) -> None:
@@ -69,7 +69,7 @@ def test_what_somebody_else_has_locked(holdfast: Command, name: str) -> None:
     assert extended.code == 0
     assert extended.output.startswith("Locked for 2 min ")
     given_back = holdfast.queue("requeue", name, prefix, "--error", "hangs", "--delay", "0.2")
-    assert (given_back.code, given_back.output) == (0, "1 item given back\n")
+    assert (given_back.code, given_back.output) == (0, "1 item abandoned\n")
     assert holdfast.queue("requeue", name, prefix).code == 3
     message = holdfast.queue("pop", name, "--wait", "20", "--json").json()["messages"][0]
     assert message["last_error"] == "hangs"
@@ -79,7 +79,7 @@ def test_give_back_and_give_up_some_of_what_is_locked(holdfast: Command, name: s
     holdfast.queue("push", name, "1", "2", "3")
     taken = locked(holdfast, name, 3)
     first, second, _ = [message["id"] for message in taken["messages"]]
-    assert holdfast.queue("abandon", name, taken["lock_id"], "--only", first).output == "1 item given back\n"
+    assert holdfast.queue("abandon", name, taken["lock_id"], "--only", first).output == "1 item abandoned\n"
     letter = holdfast.queue("dead-letter", name, taken["lock_id"], "--only", second)
     assert letter.output == "1 item dead-lettered\n"
     assert holdfast.queue("ack", name, taken["lock_id"]).output == "1 item acknowledged\n"
@@ -100,7 +100,7 @@ def test_dead_letters_are_shown_and_put_back(holdfast: Command, name: str) -> No
         holdfast.queue("dead-letter", name, locked(holdfast, name, count)["lock_id"], "--reason", "unreadable")
     shown = holdfast.queue("dead-letters", name, "--limit", "2")
     header, _, first, second, more = rows(shown.output)
-    assert header == ["id", "from", "given up", "attempts", "reason", "last error", "item"]
+    assert header == ["id", "from", "dead-lettered", "attempts", "reason", "last error", "item"]
     assert first[1].startswith(f"{name} 0-0-")
     assert (first[3], first[4], first[-1], second[-1]) == ("1", "unreadable", "0", "1")
     assert "There are more" in more[0]
@@ -112,10 +112,10 @@ def test_dead_letters_are_shown_and_put_back(holdfast: Command, name: str) -> No
     )
 
     some = holdfast.queue("redrive", name, every["dead_letters"][3]["id"])
-    assert (some.code, some.output) == (0, "1 dead letter put back\n")
+    assert (some.code, some.output) == (0, "1 dead letter redriven\n")
     assert holdfast.queue("redrive", name, "--max", "9", "--json").json() == {"success": True, "redriven": 9}
-    assert holdfast.queue("redrive", name).output == "140 dead letters put back\n"
-    assert holdfast.queue("redrive", name).output == "0 dead letters put back\n"
+    assert holdfast.queue("redrive", name).output == "140 dead letters redriven\n"
+    assert holdfast.queue("redrive", name).output == "0 dead letters redriven\n"
     stats = holdfast.queue("stats", name, "--json").json()
     assert (stats["count"], stats["dead_letters"]) == (150, 0)
 
@@ -123,7 +123,7 @@ def test_dead_letters_are_shown_and_put_back(holdfast: Command, name: str) -> No
 def test_dead_letters_are_put_back_from_their_own_queue_too(holdfast: Command, name: str) -> None:
     holdfast.queue("push", name, "1", "2")
     holdfast.queue("dead-letter", name, locked(holdfast, name, 2)["lock_id"])
-    assert holdfast.queue("redrive", f"{name}-deadletter").output == "2 dead letters put back\n"
+    assert holdfast.queue("redrive", f"{name}-deadletter").output == "2 dead letters redriven\n"
     assert holdfast.queue("stats", name, "--json").json()["count"] == 2
 
 
@@ -131,7 +131,7 @@ def test_a_bar_on_a_terminal_while_dead_letters_are_put_back(holdfast: Command, 
     holdfast.queue("push", name, "1", "2")
     holdfast.queue("dead-letter", name, locked(holdfast, name, 2)["lock_id"])
     terminal = holdfast.on_terminal("queue", "redrive", name)
-    terminal.wait_for("2 dead letters put back")
+    terminal.wait_for("2 dead letters redriven")
     assert terminal.end() == 0
     assert "2/2" in terminal.shown
 

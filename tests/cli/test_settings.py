@@ -40,7 +40,7 @@ def test_a_key_that_no_option_goes_by_stops_every_command(holdfast: Command) -> 
     (holdfast.folder / "holdfast.toml").write_text("prioritty = 1\n")
     ended = holdfast("queue", "list")
     assert ended.code == 1
-    assert ended.error.startswith("holdfast: holdfast.toml has a key that no option goes by: prioritty.")
+    assert ended.error.startswith("holdfast: holdfast.toml has an unknown key: prioritty.")
 
 
 def test_help_names_the_variable_of_every_option(holdfast: Command) -> None:
@@ -53,3 +53,18 @@ def test_the_doctor_has_them_too(holdfast: Command) -> None:
     (holdfast.folder / "holdfast.toml").write_text('json = true\nfor = ["embedded", "tilt"]\n')
     assert holdfast("doctor").json()["for"] == ["embedded", "tilt"]
     assert holdfast("doctor", HOLDFAST_FOR="embedded spark").json()["for"] == ["embedded", "spark"]
+
+
+def test_a_host_name_that_is_none_is_one_sentence(holdfast: Command) -> None:
+    for name in ("http://queues.example", "queues.example:8080", "a b", ""):
+        ended = holdfast("serve", "--allowed-host", name)
+        assert ended.code == 1
+        assert "is not a host name for --allowed-host" in ended.error
+
+
+def test_a_repeatable_option_is_a_list_or_one_value_of_the_file(holdfast: Command) -> None:
+    for value in ('"queues.example:1"', '["fine.example", "queues.example:1"]'):
+        (holdfast.folder / "holdfast.toml").write_text(f"allowed-host = {value}\n")
+        assert "'queues.example:1' is not a host name" in holdfast("serve").error
+    (holdfast.folder / "holdfast.toml").unlink()
+    assert "'b:1' is not a host name" in holdfast("serve", HOLDFAST_ALLOWED_HOST="a.example b:1").error

@@ -70,7 +70,7 @@ async def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
 
 
 async def welcomed(shop: ChildProcess, url: str) -> bool:
-    return f"Look at {url} in a browser" in shop.logged()
+    return f"Open {url} in a browser" in shop.logged()
 
 
 async def listed(url: str) -> bool:

@@ -64,12 +64,12 @@ def without_starting_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--url", "https://ann:s3cret@holdfast.example.com"], "is a server"),
-        (["--url", "mysql://ann:s3cret@db/shop"], "neither kind"),
-        (["--url", "s3cret"], "neither kind"),
+        (["--url", "https://ann:s3cret@holdfast.example.com"], "is the URL of a server"),
+        (["--url", "mysql://ann:s3cret@db/shop"], "must be sqlite:///path/of/the/file or postgresql://"),
+        (["--url", "s3cret"], "must be sqlite:///path/of/the/file or postgresql://"),
         (["--url", "sqlite:///a.db", "--table-name", "a", "--table-prefix", "b"], "give one of them"),
         (["--url", "sqlite:///"], "has no path"),
-        ([], "Which database?"),
+        ([], "name the database with --url"),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_exit_code_2(
@@ -92,8 +92,8 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
         (["--url", "sqlite://{folder}/state.db", "--table-name", "other"], 'has no table "other"'),
         (["--url", "postgresql://127.0.0.1:1/shop"], "PostgreSQL refused"),
         (["--url", "sqlite://{folder}/state.db", "--against", "{folder}"], "not a finished snapshot"),
-        (["--url", "sqlite://{folder}/state.db", "--to", "/proc/none"], "Nothing can be written to /proc/none"),
-        (["--url", "sqlite://{folder}/state.db", "--to", "{folder}/text/in"], "Nothing can be written to"),
+        (["--url", "sqlite://{folder}/state.db", "--to", "/proc/none"], "Cannot write to /proc/none"),
+        (["--url", "sqlite://{folder}/state.db", "--to", "{folder}/text/in"], "Cannot write to"),
     ],
 )
 def test_what_cannot_work_is_told_before_spark_starts(arguments: list[str], sentence: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from client.server import Server
 from holdfast.client import Client
 from holdfast.errors import Forbidden, Unauthorized
-from holdfast.gateway.token_file import TokenFile
+from holdfast.gateway.auth.token_file import TokenFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +29,9 @@ def secret_of(told: str) -> str:
 
 
 async def test_a_new_token_opens_a_server_that_has_its_table(holdfast: Command, tmp_path: Path) -> None:
-    made = holdfast.inside("token", "new", "--name", "billing", "--role", "reader")
+    made = holdfast.inside("token", "new", "--name", "billing", "--role", "reader", "--tenant", "*")
     assert made.code == 0
+    assert "The token of a reader of all tenants" in made.error
     secret = secret_of(made.error)
     [table] = tomllib.loads(made.output)["token"]
     assert (table["name"], table["role"], table["tenant"]) == ("billing", "reader", "*")
@@ -48,14 +49,19 @@ async def test_a_new_token_opens_a_server_that_has_its_table(holdfast: Command, 
 
 
 def test_no_two_tokens_are_the_same(holdfast: Command, tmp_path: Path) -> None:
-    tables = [holdfast.inside("token", "new", "--name", f"one-{number}").output for number in range(5)]
+    tables = [holdfast.inside("token", "new", "--name", f"one-{number}", "--tenant", "*").output for number in range(5)]
     file = tmp_path / "tokens.toml"
     file.write_text("".join(tables))
     assert len(TokenFile(file).tokens()) == 5
 
 
 @pytest.mark.parametrize(
-    "options", [("--name", "a b"), ("--name", "x", "--tenant", "a||b"), ("--name", "x\n[[token]]")]
+    "options",
+    [
+        ("--name", "a b", "--tenant", "*"),
+        ("--name", "x", "--tenant", "a||b"),
+        ("--name", "x\n[[token]]", "--tenant", "*"),
+    ],
 )
 def test_a_name_that_is_none_is_one_sentence(holdfast: Command, options: tuple[str, ...]) -> None:
     ended = holdfast("token", "new", *options)
@@ -64,10 +70,19 @@ def test_a_name_that_is_none_is_one_sentence(holdfast: Command, options: tuple[s
     assert "[[token]]" not in ended.error
 
 
+def test_a_token_says_whose_it_is(holdfast: Command) -> None:
+    ended = holdfast("token", "new", "--name", "x")
+    assert (ended.code, ended.output) == (2, "")
+    assert "Missing option '--tenant'" in ended.error
+    made = holdfast("token", "new", "--name", "x", HOLDFAST_TENANT="acme")
+    assert 'tenant = "acme"' in made.output
+    assert "The token of a user of the tenant acme" in made.error
+
+
 def test_beyond_loopback_a_token_or_a_file_of_them_is_needed(holdfast: Command) -> None:
     ended = holdfast(*_OUTSIDE)
     assert ended.code == 1
-    assert "--token or --tokens" in ended.error
+    assert "--token-file, HOLDFAST_TOKEN or --tokens" in ended.error
 
 
 @pytest.mark.parametrize(
@@ -89,14 +104,14 @@ def test_a_file_that_is_not_right_stops_the_start_in_one_sentence(
 def test_a_token_that_nobody_could_send_stops_the_start(holdfast: Command, token: str) -> None:
     ended = holdfast("serve", "--port", "0", "--token", token)
     assert (ended.code, ended.output) == (1, "")
-    assert ended.error.startswith("holdfast: A token has 16 to 1000 visible characters")
+    assert ended.error.startswith("holdfast: A token must have 16 to 1000 visible ASCII characters")
     assert ended.error.count("\n") == 1
 
 
 def test_a_token_that_no_header_carries_is_wrong_usage(holdfast: Command) -> None:
     ended = holdfast.queue("list", "--token", "a-secret\n0123456789")
     assert (ended.code, ended.output) == (2, "")
-    assert ended.error.startswith("holdfast: The token has characters that no token has")
+    assert ended.error.startswith("holdfast: The token has characters that are not allowed in tokens")
     assert "secret" not in ended.error
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import aiohttp
 import pytest
 
 from client import workflows
@@ -35,6 +36,16 @@ STRANGE: list[Any] = [
     {"instance_id": "a", "execution_id": "1", "scheduled_seq": 2, "name": "ship", "attempt": 1, "input": 1},
     {"instance_id": "a", "execution_id": 1, "scheduled_seq": 2, "name": "ship", "attempt": 1},
 ]
+
+OTHER_APP = """
+from holdfast import App
+
+app = App()
+
+
+@app.activity
+async def something_else() -> None: ...
+"""
 
 
 class Worker:
@@ -127,6 +138,53 @@ async def test_sigterm_gives_back_what_is_not_finished(
     assert message.last_error == "The worker was stopped."
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["beside the server", "elsewhere"])
+async def test_an_activity_that_ignores_its_cancellation_does_not_hold_up_the_stop(
+    serve: Callable[..., Server], tmp_path: Path, own: bool
+) -> None:
+    """It is given back, as the process ends without it, and the next worker takes it."""
+    patience = ("--drain-timeout", "2")
+    server = serve(*patience) if own else serve(*patience, "--no-worker")
+    await server.start()
+    async with Client(server.url) as client:
+        run = await client.start(workflows.deaf)
+        if own:
+            await server.says(workflows.BEGUN)
+        else:
+            async with Worker(tmp_path, server.url, *patience) as worker:
+                await worker.says(workflows.BEGUN)
+                assert await worker.stop() == 0
+    assert await server.stop() == 0
+    async with serve("--no-worker") as after, Client(after.url) as client:
+        [message] = await client.queue(ACTIVITIES).peek()
+        assert message.item["instance_id"] == run.instance_id
+        assert (message.delivery_count, message.last_error) == (0, "The worker was stopped.")
+
+
+async def test_orderly_restarts_and_workers_of_other_apps_make_no_activity_poison(
+    client: Client, alone: Server, tmp_path: Path
+) -> None:
+    """The queue allows one delivery. The activity begins three times, and is passed over before and in between."""
+    (tmp_path / "other.py").write_text(OTHER_APP)
+    queue = client.queue(ACTIVITIES)
+    await queue.set_config(max_deliveries=1)
+    run = await client.start(workflows.patience)
+
+    for number in range(3):
+        async with Worker(tmp_path, alone.url, app="other:app", name=f"other-{number}") as other:
+            await other.says("this worker has no activity linger")
+            assert await other.stop() == 0
+        stats = await queue.stats()
+        assert (stats.count, stats.locked) == (1, 0)
+        async with Worker(tmp_path, alone.url, name=f"worker-{number}") as worker:
+            await worker.says(workflows.BEGUN)
+            assert await worker.stop() == 0
+        [message] = await queue.peek()
+        assert (message.delivery_count, message.last_error) == (0, "The worker was stopped.")
+    assert (await run.status()).status == "RUNNING"
+    assert (await queue.stats()).dead_letters == 0
+
+
 async def test_what_a_killed_worker_had_is_taken_by_another(client: Client, alone: Server, tmp_path: Path) -> None:
     async with Worker(tmp_path, alone.url) as worker:
         run = await client.start(workflows.patience)
@@ -156,6 +214,35 @@ async def test_a_worker_outlives_its_server(serve: Callable[..., Server], tmp_pa
             await server.kill()
         assert await worker.stop() == 0
     assert "Traceback" not in worker.process.logged()
+
+
+async def test_a_server_stops_while_workers_and_consumers_wait(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """Their long polls, and those they begin next, would each hold it up for ten seconds."""
+    server = serve("--no-worker")
+    async with Worker(tmp_path, server.url) as worker:
+        await server.start()
+        async with Client(server.url) as client:
+            consuming = asyncio.create_task(client.queue("orders").consume(_ignore, concurrency=4))
+
+            async def waiting() -> bool:
+                async with aiohttp.ClientSession() as session, session.get(f"{server.url}/metrics") as response:
+                    return "holdfast_long_polls_waiting 2.0" in await response.text()
+
+            await until(waiting, what="the worker and the consumer wait")
+            async with asyncio.timeout(8):
+                assert await server.stop() == 0
+            consuming.cancel()
+            await asyncio.gather(consuming, return_exceptions=True)
+        # The worker goes on when the server is back.
+        await server.start()
+        async with Client(server.url) as client:
+            run = await client.start(workflows.checkout, Order(number=1, lines=["oar"]))
+            assert await run.result(timeout=30) == Receipt(number=1, shipped=["oar shipped"])
+        assert await worker.stop() == 0
+        assert await server.stop() == 0
+
+
+async def _ignore(message: object) -> None: ...
 
 
 async def test_answers_that_are_lost_cost_nothing_but_time(client: Client, alone: Server, tmp_path: Path) -> None:
@@ -197,7 +284,7 @@ async def test_what_strangers_push_becomes_a_dead_letter_and_stops_nobody(
             await until(buried, what="they are dead letters")
             letters = [letter async for letter in queue.dead_letters()]
             assert [letter.item for letter in letters] == STRANGE
-            assert {letter.reason for letter in letters} == {"It is no activity."}
+            assert {letter.reason for letter in letters} == {"It is not an activity."}
 
 
 async def test_a_users_token_is_enough(serve: Callable[..., Server], tmp_path: Path) -> None:
@@ -221,11 +308,11 @@ async def test_a_wrong_token_is_one_sentence(serve: Callable[..., Server], holdf
         options = ("worker", "workflows", "--url", server.url, "--token", "wrong")
         ended = await asyncio.to_thread(holdfast, *options)
     assert ended.code == 1
-    assert ended.error == "holdfast: This token is not known here.\n"
+    assert ended.error == "holdfast: Unknown token.\n"
 
 
 def test_what_there_is_nothing_to_work_on_in_is_one_sentence(holdfast: Command) -> None:
     (holdfast.folder / "idle.py").write_text("from holdfast import App\napp = App()\n")
     ended = holdfast("worker", "idle", "--url", f"http://127.0.0.1:{free_port()}")
     assert ended.code == 1
-    assert ended.error == "holdfast: There are no activities in idle, so there is nothing to work on.\n"
+    assert ended.error == "holdfast: There are no activities in idle: name an app that declares some.\n"

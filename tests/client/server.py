@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections import deque
 from pathlib import Path
@@ -36,8 +37,33 @@ class Server:
         await self._process.start()
         await self._process.wait_ready(answers_ok(f"{self.url}/readyz"))
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.running
+
     async def kill(self) -> None:
         await self._process.kill()
+
+    def logged(self) -> str:
+        """What it has written to its log."""
+        return self._process.logged()
+
+    async def says(self, words: str) -> None:
+        """Waits until its log has these words."""
+
+        async def said() -> bool:
+            return words in self._process.logged()
+
+        await until(said, what=f"the server says {words!r}")
+
+    async def stop(self) -> int | None:
+        """Sends SIGTERM, and returns the exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return await self._process.wait()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -195,7 +195,7 @@ async def test_what_has_happened_and_is_not_recorded_is_told_apart_from_what_has
         await way.close()
         return "paid"
 
-    with pytest.raises(errors.NotRecorded, match="It has happened") as told:
+    with pytest.raises(errors.NotRecorded, match="The effect has happened") as told:
         await cut_off.idempotent(key=name, run=effect, lease_seconds=1)
     assert isinstance(told.value.__cause__, errors.ConnectionFailed)
     assert not told.value.retryable
@@ -244,7 +244,7 @@ async def test_what_happens_after_its_client_was_closed_is_told(server: Server, 
 async def test_a_result_that_cannot_be_kept_does_not_make_it_happen_again(
     client: Client, name: str, result: object, error: type[Exception]
 ) -> None:
-    with pytest.raises(error, match="It has happened"):
+    with pytest.raises(error, match="The effect has happened"):
         await client.idempotent(key=name, run=lambda: result)
     again = await client.idempotent(key=name, run=lambda: "again")
     assert (again.result, again.ran) == (None, False)
@@ -393,7 +393,7 @@ async def test_what_is_not_waited_for_comes_again_when_the_lease_is_over(client:
         await until(put_off, what="it is given back for later")
         await drained(queue)
     # Delivered at once again and again, it would have become a dead letter.
-    assert seen == [(2, "AlreadyInProgress: Somebody else is running this.")]
+    assert seen == [(2, "AlreadyInProgress: Another owner is running this. Try again when its lease has ended.")]
 
 
 @pytest.mark.parametrize("wrong", [{"lease_seconds": 0}, {"wait_seconds": -1}, {"retention_seconds": 0}])

@@ -70,6 +70,56 @@ async def test_a_cancellation_gives_back_and_passes_on(queue: Queue) -> None:
     assert (message.delivery_count, message.last_error) == (2, "cancelled")
 
 
+@pytest.mark.parametrize("wait_seconds", [0, 20], ids=["at once", "long poll"])
+async def test_a_cancellation_gives_back_what_an_answer_on_its_way_holds(
+    way: Way, disturbed: Queue, queue: Queue, wait_seconds: float
+) -> None:
+    locked = asyncio.Event()
+
+    async def hold_the_answer(crossing: Crossing) -> Any:
+        await crossing.pass_on()
+        locked.set()
+        return await asyncio.Event().wait()
+
+    way.on("/pop", hold_the_answer)
+    await queue.push("a")
+
+    async def body() -> None:
+        async with disturbed.lock(wait_seconds=wait_seconds):
+            raise AssertionError
+
+    task = asyncio.create_task(body())
+    await locked.wait()
+    assert (await queue.stats()).locked == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    [message] = await queue.pop()
+    assert (message.item, message.delivery_count) == ("a", 1)
+
+
+async def test_a_cancellation_ends_a_pop_whose_items_cannot_be_given_back(way: Way, disturbed: Queue) -> None:
+    asked = asyncio.Event()
+
+    async def never_answer(crossing: Crossing) -> Any:
+        asked.set()
+        return await asyncio.Event().wait()
+
+    way.on("/pop", never_answer)
+    way.on("/abandon", *[unavailable] * 10)
+
+    async def body() -> None:
+        async with disturbed.lock(wait_seconds=20):
+            raise AssertionError
+
+    task = asyncio.create_task(body())
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert way.times("/abandon") > 0
+
+
 async def test_a_second_cancellation_does_not_stop_the_giving_back(way: Way, disturbed: Queue, queue: Queue) -> None:
     abandoning, go_on = asyncio.Event(), asyncio.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 
@@ -47,6 +48,19 @@ def block(seconds: float) -> None:
 async def linger() -> None:
     log.warning(BEGUN)
     await asyncio.sleep(3600)
+
+
+@app.activity
+async def ignore_cancellation() -> None:
+    log.warning(BEGUN)
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+
+@app.orchestration
+async def deaf(ctx: Context) -> None:
+    await ctx.call(ignore_cancellation)
 
 
 @app.orchestration

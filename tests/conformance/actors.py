@@ -7,6 +7,7 @@ unit of work. An actor of the second kind can be told to break its own next save
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +16,7 @@ from dapr.actor import Actor, ActorInterface, Remindable, actormethod
 from dapr.actor.runtime.failure_policy import ActorReminderFailurePolicy
 
 from holdfast import errors
-from holdfast.runtime.work import DurableActor
+from holdfast.runtime.unit_of_work import DurableActor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -271,6 +272,36 @@ def _policy(retry: dict[str, Any] | None) -> ActorReminderFailurePolicy | None:
     return ActorReminderFailurePolicy.constant_policy(interval=interval, max_retries=retry["max"])
 
 
+class Counted(Actor, Remindable, ActorInterface):
+    """Counts how often each of its reminders fires; some register or end themselves in the callback."""
+
+    async def register(self, reminders: dict[str, dict[str, Any]]) -> None:
+        """By name: the body of Dapr's call, how often to register it ``again``, after which firing to ``end`` it."""
+        for name, plan in reminders.items():
+            await self._state_manager.set_state(f"plan.{name}", plan)
+            await self._register(name, plan)
+
+    async def counts(self) -> dict[str, int]:
+        _, counts = await self._state_manager.try_get_state("counts")
+        return counts or {}
+
+    async def receive_reminder(self, name: str, state: bytes, due_time: Any, period: Any, ttl: Any = None) -> None:
+        plan: Any = await self._state_manager.get_state(f"plan.{name}")
+        counts = await self.counts()
+        fired = counts.get(name, 0) + 1
+        await self._state_manager.set_state("counts", {**counts, name: fired})
+        if fired <= plan.get("again", 0):
+            await self._register(name, plan)
+        if fired == plan.get("end"):
+            await self.unregister_reminder(name)
+
+    async def _register(self, name: str, plan: dict[str, Any]) -> None:
+        # Past the SDK, which has no words for a period that ends after so many firings.
+        await self.runtime_ctx.dapr_client.register_reminder(
+            type(self).__name__, self.id.id, name, json.dumps(plan["body"]).encode()
+        )
+
+
 class Alarm(DurableActor, Remindable, ActorInterface):
     """The unit of work's one reminder."""
 
@@ -383,6 +414,7 @@ ACTORS: tuple[type[Actor], ...] = (
     Porter,
     Guest,
     Reminded,
+    Counted,
     Alarm,
     Timed,
     Faulty,

@@ -122,7 +122,12 @@ class ServedStack(Stack):
         log = self.folder / f"{name}.log"
         if self.settings:
             (self.folder / "holdfast.toml").write_text(self.settings)
-        environment = {"PYTHONPATH": str(TESTS), **(environment or {})}
+        # One installation, also when it has several processes.
+        environment = {
+            "PYTHONPATH": str(TESTS),
+            "HOLDFAST_ACTOR_SECRET": "that of all processes",
+            **(environment or {}),
+        }
         return ChildProcess(name, command, log=log, folder=self.folder, environment=environment)
 
 

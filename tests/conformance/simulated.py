@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from conformance import actors
 from conformance.served import APP_ID, of_actor
 from conformance.stack import ABSENT, CallFailed, Stack
-from holdfast.runtime.faults import describe
+from holdfast.runtime.actor_api.errors import error_body
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SimulatedStack(Stack):
                 raise CallFailed("UNREACHABLE", "the process went away") from None
             raise
         except Exception as error:
-            told = describe(error, f"{actor_type}.{method}")
+            told = error_body(error, f"{actor_type}.{method}")
             code, message = told.pop("errorCode"), told.pop("message")
             raise CallFailed(code, message, told) from error
 

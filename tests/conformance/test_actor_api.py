@@ -58,7 +58,6 @@ AN_HOUR = b'{"dueTime":"1h"}'
 #: Status, code and every word of the message are the same.
 THE_SAME = {
     "a method": Request("POST", "Counter/api/method/Get"),
-    "a method by GET": Request("GET", "Counter/api/method/Get"),
     "a method by PUT": Request("PUT", "Counter/api/method/Get"),
     "a method by DELETE": Request("DELETE", "Counter/api/method/Get"),
     "a method by PATCH": Request("PATCH", "Counter/api/method/Get"),
@@ -196,6 +195,11 @@ THE_SAME_CODE = {
 
 #: What daprd lets through, and why the embedded host does not.
 STRICTER = {
+    # Browsers send a GET for an image of any page, whoever's it is.
+    "a method by GET": (
+        Request("GET", "Counter/api/method/Get"),
+        Answer(405, "ERR_METHOD_NOT_ALLOWED", "by POST or PUT"),
+    ),
     # Go reads the first value and leaves the rest.
     "something after the transaction": (state(b"[] rest"), Answer(400, "ERR_MALFORMED_REQUEST", "")),
     # Go takes names in any case.

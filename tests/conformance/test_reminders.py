@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,33 @@ async def test_a_reminder_fires_again_and_again(stack: Stack) -> None:
     await stack.call("Reminded", "periodic", "cancel", "main")
     count = len(await stack.call("Reminded", "periodic", "fired"))
     assert len(await after(stack, "periodic", due=2)) == count
+
+
+@on_every_host
+async def test_many_reminders_fire_exactly_as_often_as_they_were_asked_to(stack: Stack) -> None:
+    once, thrice = {"dueTime": "500ms"}, {"dueTime": "500ms", "period": "R3/PT1S"}
+    endless = {"dueTime": "500ms", "period": "500ms"}
+    plans: dict[str, Any] = {
+        **{f"once-{number}": {"body": once} for number in range(10)},
+        **{f"thrice-{number}": {"body": thrice} for number in range(10)},
+        "again": {"body": once, "again": 3},
+        "ended": {"body": endless, "end": 2},
+    }
+    times = {"once": 1, "thrice": 3, "again": 4, "ended": 2}
+    expected = {name: times[name.partition("-")[0]] for name in plans}
+    actors = [f"counted-{number}" for number in range(20)]
+    await asyncio.gather(*(stack.call("Counted", actor, "register", plans) for actor in actors))
+
+    async def counts() -> list[dict[str, int]]:
+        return [await stack.call("Counted", actor, "counts") for actor in actors]
+
+    async def enough() -> bool:
+        return all(seen.get(name, 0) >= times for seen in await counts() for name, times in expected.items())
+
+    await eventually(enough, within=60)
+    # Longer than any of their periods: what would fire once too often has fired by then.
+    await asyncio.gather(*(after(stack, actor, due=2) for actor in actors))
+    assert await counts() == [expected] * len(actors)
 
 
 @on_every_host

@@ -120,3 +120,96 @@ def test_the_faults_happen() -> None:
     assert sum(world.crashes for world in worlds) > 10
     assert {code for world in worlds for _, _, code in world.failures} == {"UNAVAILABLE"}
     assert any(len(world.woken) > 1 for world in worlds), "no reminder fired twice"
+
+
+def test_a_scheduler_that_is_down_takes_and_fires_no_reminder_while_state_is_saved() -> None:
+    async def run() -> None:
+        host = SimulatedHost()
+        for actor_class in actors.ACTORS:
+            await host.register(actor_class)
+        await host.start()
+
+        async def call(actor_type: str, method: str, *data: Any) -> Any:
+            body = json.dumps(data[0]).encode() if data else None
+            return json.loads(await host.client.invoke_method(actor_type, "one", method, body))
+
+        await call("Alarm", "wake_in", 60)
+        host.stop_scheduler(seconds=300)
+        with pytest.raises(HoldfastError):
+            await call("Alarm", "wake_in", 10)
+        await call("Ledger", "write", 1)
+        await asyncio.sleep(290)
+        assert await call("Ledger", "read") == [1] * len(PARTS)
+        assert not await call("Alarm", "woken")
+        await asyncio.sleep(20)
+        assert await call("Alarm", "woken")
+        await host.stop()
+
+    VirtualTimeLoop.run(run())
+
+
+def test_a_scheduler_stops_by_chance_and_comes_back() -> None:
+    async def run() -> list[bool]:
+        host = SimulatedHost(seed=1, faults=Faults(scheduler_stops=0.5, longest_outage=20.0))
+        for actor_class in actors.ACTORS:
+            await host.register(actor_class)
+        await host.start()
+        seen = []
+        for number in range(20):
+            with contextlib.suppress(HoldfastError):
+                await host.client.invoke_method("Alarm", f"alarm-{number}", "wake_in", b"1")
+            seen.append(host.storage.scheduler_up)
+            await asyncio.sleep(5)
+        await asyncio.sleep(20)
+        assert host.storage.scheduler_up
+        await host.stop()
+        return seen
+
+    seen = VirtualTimeLoop.run(run())
+    assert set(seen) == {True, False}
+    assert VirtualTimeLoop.run(run()) == seen
+
+
+@pytest.mark.parametrize("before", [{"a": 0, "b": 0}, {"a": 0}, {"b": 0}, {}])
+def test_a_save_that_is_committed_late_is_whole_or_undone(before: dict[str, int]) -> None:
+    async def run(seed: int) -> None:
+        host = SimulatedHost(seed=seed)
+        for actor_class in actors.ACTORS:
+            await host.register(actor_class)
+        await host.start()
+
+        async def call(method: str, *data: Any) -> Any:
+            body = json.dumps(data[0]).encode() if data else None
+            return json.loads(await host.client.invoke_method("Keeper", "one", method, body))
+
+        await call("put", before)
+        host.faults = Faults(late_commit=1.0, latest_commit=1.0, slowest=0.5)
+        with pytest.raises(HoldfastError):
+            await call("put", {"a": 1, "b": 1})
+        host.faults = Faults(slowest=0.5)
+        seen = {key: value for key in "ab" for value in await call("get", key)}
+        await call("put", {"c": 2})
+        await asyncio.sleep(10)
+        rows = {key.rpartition("||")[2]: json.loads(value) for key, (value, _) in host.storage.rows.items()}
+        assert rows == seen | {"c": 2}
+        await host.stop()
+
+    for seed in range(40):
+        VirtualTimeLoop.run(run(seed))
+
+
+def test_a_commit_that_is_under_way_is_done_before_the_next_process_starts() -> None:
+    async def run() -> None:
+        host = SimulatedHost(faults=Faults(late_commit=1.0, latest_commit=1e6))
+        for actor_class in actors.ACTORS:
+            await host.register(actor_class)
+        await host.start()
+        with pytest.raises(HoldfastError):
+            await host.client.invoke_method("Keeper", "one", "put", b'{"a": 1}')
+        assert not host.storage.rows
+        host.faults = Faults()
+        host = await host.restarted()
+        assert json.loads(await host.client.invoke_method("Keeper", "one", "get", b'"a"')) == [1]
+        await host.stop()
+
+    VirtualTimeLoop.run(run())

@@ -77,6 +77,15 @@ async def test_a_save_whose_reply_was_lost_is_read_again(stack: Stack) -> None:
 
 
 @on_every_host
+async def test_a_first_save_that_was_refused_leaves_nothing(stack: Stack) -> None:
+    await stack.call("Ledger", "refused-first", "break_next_save", "refused")
+    with pytest.raises(CallFailed):
+        await stack.call("Ledger", "refused-first", "write", 1)
+    assert await stack.call("Ledger", "refused-first", "read") == [None] * len(PARTS)
+    assert await stack.stored("Ledger", "refused-first") == {}
+
+
+@on_every_host
 async def test_a_failed_read_fails_the_call_and_not_the_next(stack: Stack) -> None:
     await stack.call("Ledger", "unreadable", "write", 1)
     await stack.call("Ledger", "unreadable", "break_next_save", "refused")

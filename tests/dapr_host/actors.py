@@ -11,7 +11,7 @@ from dapr.actor import Actor, ActorInterface, Remindable
 from dapr.actor.runtime.failure_policy import ActorReminderFailurePolicy
 
 from holdfast import errors
-from holdfast.runtime.work import DurableActor
+from holdfast.runtime.unit_of_work import DurableActor
 
 #: Opened by a test; awaited by a turn.
 gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -74,6 +74,16 @@ class Plain(Actor, ActorInterface):
         await self._state_manager.set_state("count", count)
         return count
 
+    async def add_at_gate(self, gate: str) -> int:
+        """Stands between reading and saving until the gate is opened."""
+        found, count = await self._state_manager.try_get_state("count")
+        reached[gate].set()
+        async with asyncio.timeout(60):
+            await gates[gate].wait()
+        count = (count if found else 0) + 1
+        await self._state_manager.set_state("count", count)
+        return count
+
 
 class Grumpy(Actor, ActorInterface):
     """Fails as it is told to."""
@@ -120,6 +130,15 @@ class Reminded(Actor, Remindable, ActorInterface):
         )
 
 
+class Planned(DurableActor, Remindable, ActorInterface):
+    """Has a deadline that nothing but its reminder comes for."""
+
+    async def plan(self, seconds: float) -> None:
+        async with self.work.turn() as turn:
+            turn.put("planned", seconds)
+            turn.wake_at(self.now() + seconds)
+
+
 class Ticking(Actor, ActorInterface):
     """Starts timers."""
 
@@ -131,4 +150,4 @@ class Ticking(Actor, ActorInterface):
         fired[self.id.id].append(name)
 
 
-ACTORS: tuple[type[Actor], ...] = (Tally, Shelf, Plain, Grumpy, Reminded, Ticking)
+ACTORS: tuple[type[Actor], ...] = (Tally, Shelf, Plain, Grumpy, Reminded, Planned, Ticking)

@@ -104,6 +104,7 @@ class Cluster:
         actors: Sequence[type] = ACTORS,
         app_id: str = APP_ID,
         api_token: str | None = None,
+        actor_secret: str | None = None,
         sidecar_environment: Mapping[str, str] | None = None,
         sidecar_arguments: Sequence[str] = (),
         serve: bool = True,
@@ -117,7 +118,7 @@ class Cluster:
             environment=sidecar_environment,
             arguments=sidecar_arguments,
         )
-        client = DaprHostClient(sidecar.url, f"127.0.0.1:{sidecar.grpc_port}", api_token)
+        client = DaprHostClient(sidecar.url, f"127.0.0.1:{sidecar.grpc_port}", api_token, actor_secret=actor_secret)
 
         @contextlib.asynccontextmanager
         async def lifespan(_: FastAPI) -> AsyncIterator[None]:

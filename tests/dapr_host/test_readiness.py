@@ -30,7 +30,7 @@ async def test_it_follows_the_sidecar_and_placement(tmp_path: Path) -> None:
         assert await replica.call("Tally", "a", "add", 1) == 1
 
         await replica.sidecar.kill()
-        await replica.waits_for("does not answer")
+        await replica.waits_for("cannot be reached")
         await replica.sidecar.start()
         await replica.ready()
         assert await replica.call("Tally", "a", "add", 1) == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import errors
-from holdfast.runtime.dapr.repeats import Repeats
+from holdfast.runtime.dapr.call_dedup import CallDeduplicator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ def caller(there: bool) -> Callable[[], Awaitable[bool]]:
 
 
 async def test_while_the_first_runs_the_second_waits_for_it() -> None:
-    repeats, turns = Repeats(), Turns()
+    repeats, turns = CallDeduplicator(), Turns()
     async with asyncio.TaskGroup() as together:
         answers = [together.create_task(repeats.once("call", turns, caller(there=False))) for _ in range(3)]
         turns.end.put_nowait(b"1")
@@ -48,7 +48,7 @@ async def test_while_the_first_runs_the_second_waits_for_it() -> None:
 
 
 async def test_what_nobody_heard_is_told_to_the_second() -> None:
-    repeats, turns = Repeats(), Turns()
+    repeats, turns = CallDeduplicator(), Turns()
     turns.end.put_nowait(b"1")
     assert await repeats.once("call", turns, caller(there=False)) == b"1"
     assert await repeats.once("call", turns, caller(there=True)) == b"1"
@@ -56,7 +56,7 @@ async def test_what_nobody_heard_is_told_to_the_second() -> None:
 
 
 async def test_what_was_heard_is_not_kept() -> None:
-    repeats, turns = Repeats(), Turns()
+    repeats, turns = CallDeduplicator(), Turns()
     turns.end.put_nowait(b"1")
     turns.end.put_nowait(b"2")
     assert await repeats.once("call", turns, caller(there=True)) == b"1"
@@ -64,7 +64,7 @@ async def test_what_was_heard_is_not_kept() -> None:
 
 
 async def test_a_first_that_changed_nothing_is_tried_again() -> None:
-    repeats, turns = Repeats(), Turns()
+    repeats, turns = CallDeduplicator(), Turns()
     turns.end.put_nowait(errors.ActorMoved())
     turns.end.put_nowait(b"2")
     first, second = await asyncio.gather(
@@ -75,7 +75,7 @@ async def test_a_first_that_changed_nothing_is_tried_again() -> None:
 
 
 async def test_an_error_of_the_actor_is_the_answer_to_both() -> None:
-    repeats, turns = Repeats(), Turns()
+    repeats, turns = CallDeduplicator(), Turns()
     turns.end.put_nowait(errors.NotFound())
     outcomes = await asyncio.gather(
         *(repeats.once("call", turns, caller(there=False)) for _ in range(2)), return_exceptions=True
@@ -85,7 +85,7 @@ async def test_an_error_of_the_actor_is_the_answer_to_both() -> None:
 
 
 async def test_a_second_that_gives_up_leaves_the_first_alone() -> None:
-    repeats, turns = Repeats(), Turns()
+    repeats, turns = CallDeduplicator(), Turns()
     first = asyncio.create_task(repeats.once("call", turns, caller(there=True)))
     second = asyncio.create_task(repeats.once("call", turns, caller(there=True)))
     await asyncio.sleep(0)
@@ -97,7 +97,7 @@ async def test_a_second_that_gives_up_leaves_the_first_alone() -> None:
 
 
 async def test_much_that_nobody_heard_does_not_fill_the_memory() -> None:
-    repeats = Repeats()
+    repeats = CallDeduplicator()
     run: list[int] = []
     for number in range(40):
 

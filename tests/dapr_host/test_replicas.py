@@ -142,19 +142,27 @@ async def test_a_turn_whose_actor_went_and_came_back_does_not_save(cluster: Clus
 
     second = await cluster.add()
     await second.ready()
-    moved = [actor for actor in ACTORS if await first.call("Tally", actor, "where") == id(second.client)]
-    assert moved
+    asked = {actor: asyncio.create_task(first.call("Tally", actor, "where")) for actor in ACTORS}
+
+    async def gone() -> list[str]:
+        """Those that answer elsewhere, once these are all that left: the others are in a turn, and do not answer."""
+        answered = [actor for actor, answer in asked.items() if answer.done()]
+        there = (await first.host.active_counts())["Tally"]
+        return answered if len(answered) == len(ACTORS) - there else []
+
+    moved = await eventually(gone)
     for actor in moved:
+        assert asked[actor].result() == id(second.client)
         assert await second.call("Tally", actor, "add", 10) == 10
     await second.sidecar.kill()
     for actor in moved:
         assert await eventually(lambda actor=actor: added(first, actor)) == 20
-        gates[actor].set()
-    await eventually(lambda: first.host.busy == len(ACTORS) - len(moved))
-    for actor in moved:
-        assert await first.client.load_state("Tally", actor, ["count"]) == {"count": b"20"}
     for actor in ACTORS:
         gates[actor].set()
+    await eventually(lambda: first.host.busy == 0)
+    for actor in moved:
+        assert await first.client.load_state("Tally", actor, ["count"]) == {"count": b"20"}
+    await asyncio.gather(*asked.values())
 
 
 async def added(replica: Replica, actor: str) -> int:

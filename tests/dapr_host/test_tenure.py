@@ -10,7 +10,7 @@ from aiohttp import web
 
 from dapr_host.cluster import eventually
 from holdfast.runtime.dapr.http import SidecarHttp
-from holdfast.runtime.dapr.tenure import Tenure
+from holdfast.runtime.dapr.ownership import OwnershipMonitor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ def sidecar() -> Sidecar:
 
 
 @pytest.fixture
-async def tenure(sidecar: Sidecar) -> AsyncIterator[Tenure]:
+async def tenure(sidecar: Sidecar) -> AsyncIterator[OwnershipMonitor]:
     app = web.Application()
     app.router.add_get("/v1.0/healthz/outbound", sidecar.healthz)
     app.router.add_get("/v1.0/metadata", sidecar.metadata)
@@ -61,58 +61,60 @@ async def tenure(sidecar: Sidecar) -> AsyncIterator[Tenure]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     http = SidecarHttp(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    tenure = Tenure(http, lost=sidecar.lose, doubtful=sidecar.doubt)
+    tenure = OwnershipMonitor(http, lost=sidecar.lose, doubtful=sidecar.doubt)
     yield tenure
     await tenure.end()
     await http.close()
     await runner.cleanup()
 
 
-async def uncertain(tenure: Tenure) -> bool:
-    return not await tenure.is_certain()
+async def uncertain(tenure: OwnershipMonitor) -> bool:
+    return not await tenure.is_held()
 
 
-async def test_without_probes_it_is_certain_for_good(sidecar: Sidecar, tenure: Tenure) -> None:
+async def test_without_probes_it_is_certain_for_good(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
     sidecar.probes = None
-    assert await tenure.is_certain()
+    assert await tenure.is_held()
     sidecar.answering.clear()
-    assert await tenure.is_certain()
+    assert await tenure.is_held()
     assert sidecar.doubtful == 0
 
 
-async def test_a_sidecar_that_cannot_be_asked_makes_nothing_certain(sidecar: Sidecar, tenure: Tenure) -> None:
+async def test_a_sidecar_that_cannot_be_asked_makes_nothing_certain(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
     await tenure._http.close()
-    assert not await tenure.is_certain()
+    assert not await tenure.is_held()
 
 
-async def test_it_ends_when_the_sidecar_was_not_seen_for_as_long_as_a_break(sidecar: Sidecar, tenure: Tenure) -> None:
-    await eventually(tenure.is_certain)
+async def test_it_ends_when_the_sidecar_was_not_seen_for_as_long_as_a_break(
+    sidecar: Sidecar, tenure: OwnershipMonitor
+) -> None:
+    await eventually(tenure.is_held)
     assert sidecar.doubtful == 1
     sidecar.answering.clear()
     await eventually(lambda: uncertain(tenure))
     sidecar.answering.set()
-    await eventually(tenure.is_certain)
+    await eventually(tenure.is_held)
     assert (sidecar.doubtful, sidecar.lost) == (2, 0)
 
 
-async def test_it_is_lost_when_the_actors_were_taken_away(sidecar: Sidecar, tenure: Tenure) -> None:
-    await eventually(tenure.is_certain)
+async def test_it_is_lost_when_the_actors_were_taken_away(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+    await eventually(tenure.is_held)
     sidecar.status = "INITIALIZING"
     await eventually(lambda: sidecar.lost == 1)
-    assert not await tenure.is_certain()
+    assert not await tenure.is_held()
     sidecar.status = "RUNNING"
-    await eventually(tenure.is_certain)
+    await eventually(tenure.is_held)
     assert (sidecar.doubtful, sidecar.lost) == (2, 1)
 
 
-async def test_probes_without_a_pause_make_nothing_certain(sidecar: Sidecar, tenure: Tenure) -> None:
+async def test_probes_without_a_pause_make_nothing_certain(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
     sidecar.probes = {**PROBES, "healthProbeTimeout": "1s"}
-    assert not await tenure.is_certain()
-    assert not await tenure.is_certain()
+    assert not await tenure.is_held()
+    assert not await tenure.is_held()
 
 
-async def test_another_sidecar_is_asked_anew(sidecar: Sidecar, tenure: Tenure) -> None:
-    await eventually(tenure.is_certain)
+async def test_another_sidecar_is_asked_anew(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+    await eventually(tenure.is_held)
     sidecar.probes = None
     await tenure.end()
-    assert await tenure.is_certain()
+    assert await tenure.is_held()

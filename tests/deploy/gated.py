@@ -9,7 +9,7 @@ from pathlib import Path
 from dapr.actor import ActorInterface, actormethod
 
 from holdfast import App
-from holdfast.runtime.work import DurableActor
+from holdfast.runtime.unit_of_work import DurableActor
 
 app = App()
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -90,6 +91,8 @@ class Container:
                     self._run(re.sub(r"--mount=\S+ ", "", rest))
                 elif name == "COPY" and "--from=" not in rest:
                     *sources, target = rest.split()
+                    if target.endswith("/"):
+                        (self.workdir / target).mkdir(parents=True, exist_ok=True)
                     self._copy(sources, self.workdir / target)
 
     def inside(self, path: str) -> Path:
@@ -122,8 +125,8 @@ class Container:
         return check.returncode == 0
 
     def _run(self, step: str) -> None:
-        for folder in ("/src", "/wheels", "/opt/holdfast"):
-            step = step.replace(f" {folder}", f" {self.inside(folder)}")
+        for folder in ("/src", "/wheels", "/opt/build", "/opt/holdfast"):
+            step = step.replace(f" {folder}", f" {quote(str(self.inside(folder)))}")
         outcome = subprocess.run(
             ["/bin/sh", "-ec", step],
             cwd=self.workdir,

@@ -14,6 +14,7 @@ import yaml
 import holdfast
 from holdfast.cli.serve import serve
 from holdfast.local.components import component_file
+from holdfast.runtime.dapr.admission import VARIABLE
 
 from .dockerfile import ROOT, stages
 from .kustomize import Manifest, of_kind, rendered, the
@@ -226,6 +227,38 @@ def test_the_time_to_end_is_enough_for_the_app_to_drain_and_then_for_daprd() -> 
     assert told["dapr.io/enable-native-sidecar"] == "true"
     assert before + drain_timeout() + leaving < pod("dapr")["spec"]["terminationGracePeriodSeconds"]
     assert drain_timeout() < pod("embedded")["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_only_holdfasts_pods_and_named_clients_reach_daprds_internal_port() -> None:
+    (policy,) = (found for found in of_kind("dapr", "NetworkPolicy") if found["metadata"]["name"] == "holdfast-daprd")
+    (rule,) = (rule for rule in policy["spec"]["ingress"] if {"port": 50002} in rule["ports"])
+    admitted = [source["podSelector"]["matchLabels"] for source in rule["from"]]
+    assert admitted == [{"app.kubernetes.io/name": "holdfast"}, {"holdfast-client": "true"}]
+    # The pods call each other's actors there.
+    assert admitted[0].items() <= pod("dapr")["metadata"]["labels"].items()
+    assert not any("namespaceSelector" in source or "ipBlock" in source for source in rule["from"])
+    assert 'holdfast-client: "true"' in README
+
+
+def test_no_app_calls_by_app_id_that_is_not_named() -> None:
+    policy = the("dapr", "Configuration")["spec"]["accessControl"]
+    assert policy == {"defaultAction": "deny", "trustDomain": "public", "policies": []}
+
+
+def test_the_policy_that_the_readme_shows_leaves_out_what_is_daprds_own() -> None:
+    shown = next(block for block in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL) if "accessControl" in block)
+    (change,) = yaml.safe_load(yaml.safe_load(shown)["patches"][0]["patch"])
+    assert change["path"] == "/spec/accessControl/policies"
+    (shop,) = change["value"]
+    assert shop["defaultAction"] == "deny"
+    names = {operation["name"].strip("/").partition("/")[0] for operation in shop["operations"]}
+    assert names == {"queue", "queues", "orchestrations", "idempotency"}
+
+
+def test_the_pods_share_a_secret_for_actor_calls() -> None:
+    environment = {entry["name"]: entry.get("valueFrom") for entry in container("dapr")["env"]}
+    assert environment[VARIABLE]["secretKeyRef"] == {"name": "holdfast-dapr", "key": "actor-secret"}
+    assert environment[VARIABLE] != environment["APP_API_TOKEN"]
 
 
 def test_an_app_that_drains_is_not_taken_for_a_dead_one() -> None:

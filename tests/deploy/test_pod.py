@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from holdfast.local import Sidecar
 
 SECONDS = 60.0
-SECRETS = {"holdfast": {"token": "that-of-the-callers"}, "holdfast-dapr": {"token": "sidecar"}}
+SECRETS = {
+    "holdfast": {"token": "that-of-the-callers"},
+    "holdfast-dapr": {"token": "sidecar", "actor-secret": "0123456789abcdef"},
+}
 
 
 class Cluster:
@@ -68,6 +71,12 @@ class Cluster:
             environment={"APP_API_TOKEN": token},
             arguments=daprd_arguments(annotations, app_port=str(app_port), config=str(configuration)),
         )
+
+    async def shop(self) -> Sidecar:
+        """The daprd of another app, with nothing but names."""
+        sidecar = await self._dapr.sidecar(app_id="shop")
+        await sidecar.wait_ready()
+        return sidecar
 
     def _resources(self) -> Path:
         """The component as it is, but for its secret: in a cluster Dapr's operator would have resolved that."""
@@ -180,6 +189,26 @@ async def test_only_callers_with_a_token_and_the_sidecar_reach_the_app(cluster: 
         assert await pod.status_of("PUT", around, **headers) in {401, 403}
     assert await pod.call("GatedActor/mine", "Get") == (200, '"by daprd"')
     await pod.end()
+
+
+async def test_the_access_control_policy_refuses_apps_that_it_does_not_name(cluster: Cluster) -> None:
+    """Here without mTLS, by which a cluster's Dapr knows apps: the policy then names none."""
+    first, second = [await cluster.pod(name, "gated:app") for name in ("one", "two")]
+    shop = await cluster.shop()
+    url = f"{shop.url}/v1.0/invoke/holdfast/method"
+    bearer = {"authorization": "Bearer that-of-the-callers"}
+    async with aiohttp.ClientSession(headers=bearer) as session:
+        for verb, path in (("GET", "/queues"), ("PUT", "/actors/GatedActor/mine/method/Get"), ("GET", "/dapr/config")):
+            async with session.request(verb, url + path) as answer:
+                assert answer.status == 403
+                assert "access control policy has denied access" in await answer.text()
+    # Actor calls between the pods are not service invocation.
+    cluster.gate.with_suffix(".open").touch()
+    for number in range(10):
+        assert await first.call(f"GatedActor/{number}", "Save", "kept") == (200, '"kept"')
+        assert await second.call(f"GatedActor/{number}", "Get") == (200, '"kept"')
+    for pod in (first, second):
+        await pod.end()
 
 
 async def test_metrics_tell_actor_methods_apart_but_not_ids(cluster: Cluster) -> None:

@@ -6,17 +6,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import StorageBroken, Unavailable
-from holdfast.gateway.configuration import Configuration
-from holdfast.gateway.dead_letters import DeadLetters
-from holdfast.gateway.partitions import Partitions
-from holdfast.gateway.pushes import Pushes
+from holdfast.gateway.queues.config import Configuration
+from holdfast.gateway.queues.dead_letters import DeadLetters
+from holdfast.gateway.queues.partitions import Partitions
+from holdfast.gateway.queues.push_routing import Pushes
 from holdfast.pushpop.actor import PushPopActor
-from holdfast.pushpop.doorbell import DoorbellActor
+from holdfast.pushpop.core.items import partition_of
 from holdfast.pushpop.index import QueueIndexActor
-from holdfast.pushpop.items import partition_of
-from holdfast.runtime.refusals import accepted
+from holdfast.runtime.notifier import NotifierActor
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
+from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     import asyncio
@@ -84,7 +84,7 @@ class Gateway:
 
     async def stored(self, queue: str = QUEUE) -> list[int]:
         """How many items each partition has, locked ones included."""
-        return [accepted(one)["load"] for one in await self.partitions.call_all(queue, "Stats")]
+        return [raise_for_refusal(one)["load"] for one in await self.partitions.call_all(queue, "Stats")]
 
 
 class Stage:
@@ -93,7 +93,7 @@ class Stage:
         self._gateways: list[Gateway] = []
 
     async def start(self) -> None:
-        for actor_class in (PushPopActor, QueueIndexActor, DoorbellActor):
+        for actor_class in (PushPopActor, QueueIndexActor, NotifierActor):
             await self.host.register(actor_class)
         await self.host.start()
 

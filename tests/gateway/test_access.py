@@ -76,10 +76,10 @@ async def test_with_a_token_the_name_does_not_matter(guarded: Server) -> None:
 @pytest.mark.parametrize(
     ("headers", "why"),
     [
-        ({}, "needs a token"),
-        ({"Authorization": "Bearer a-guess"}, "is not known"),
-        ({"Authorization": f"Basic {TOKEN}"}, "needs a token"),
-        ({"dapr-api-token": TOKEN}, "needs a token"),
+        ({}, "A token is required"),
+        ({"Authorization": "Bearer a-guess"}, "Unknown token"),
+        ({"Authorization": f"Basic {TOKEN}"}, "A token is required"),
+        ({"dapr-api-token": TOKEN}, "A token is required"),
     ],
 )
 async def test_a_wrong_token_is_told_from_none(guarded: Server, headers: dict[str, str], why: str) -> None:

@@ -9,18 +9,25 @@ import pytest
 
 from gateway.stage import on_stage
 from holdfast.errors import Capacity, InvalidRequest, TooLarge, Unavailable
-from holdfast.gateway.allowances import AGAIN_SECONDS, FRESH_SECONDS, LISTED_WITHIN, STALE_SECONDS, Allowances
-from holdfast.gateway.quotas import Quota, Quotas
-from holdfast.identity import partition_id, qualify
+from holdfast.gateway.quotas.quotas import Quota, Quotas
+from holdfast.gateway.quotas.usage import AGAIN_SECONDS, FRESH_SECONDS, LISTED_WITHIN, STALE_SECONDS, TenantUsages
+from holdfast.names import partition_id, qualify
 from holdfast.pushpop.index import shard_of
-from holdfast.runtime.refusals import accepted
 from holdfast.runtime.serialization import dump
+from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     from gateway.stage import Gateway, Stage
     from holdfast.runtime.contract import HostClient
 
-QUOTAS = Quotas({"acme": Quota(max_items=10), "few": Quota(max_queues=2), "both": Quota(max_items=10, max_queues=2)})
+QUOTAS = Quotas(
+    {
+        "acme": Quota(max_items=10),
+        "few": Quota(max_queues=2),
+        "both": Quota(max_items=10, max_queues=2),
+        "small": Quota(max_bytes=1000),
+    }
+)
 
 
 class Limited:
@@ -29,14 +36,15 @@ class Limited:
     def __init__(self, gateway: Gateway) -> None:
         self.between = gateway.between
         self._gateway = gateway
-        self._allowances = Allowances(cast("HostClient", gateway.between), gateway.partitions, QUOTAS)
+        self._allowances = TenantUsages(cast("HostClient", gateway.between), gateway.partitions, QUOTAS)
         gateway.partitions.listeners.append(self._allowances.heard)
 
-    async def push(self, count: int, queue: str = "orders", tenant: str = "acme") -> None:
-        data: dict[str, Any] = {"items": [{"item": number} for number in range(count)]}
+    async def push(self, count: int, queue: str = "orders", tenant: str = "acme", payload: str = "") -> None:
+        data: dict[str, Any] = {"items": [{"item": payload or number} for number in range(count)]}
         name = qualify(tenant, queue)
-        async with self._allowances.pushing(name, count):
-            accepted(await self._gateway.pushes.push(name, dump(data), data))
+        body = dump(data)
+        async with self._allowances.pushing(name, count, len(body)):
+            raise_for_refusal(await self._gateway.pushes.push(name, body, data))
 
     async def configure(self, queue: str, tenant: str = "few", **changes: Any) -> None:
         name = qualify(tenant, queue)
@@ -74,6 +82,20 @@ async def test_a_push_that_never_has_room_is_not_told_to_try_again(stage: Stage)
 
 
 @on_stage
+async def test_bytes_of_all_queues_count(stage: Stage) -> None:
+    gateway = Limited(stage.gateway())
+    with pytest.raises(TooLarge, match="1000 bytes in all queues together, and this push alone has 1"):
+        await gateway.push(1, tenant="small", payload="x" * 1000)
+    await gateway.push(1, tenant="small", payload="x" * 400)
+    await gateway.push(1, "other", tenant="small", payload="x" * 300)
+    # 64 beside the payload of each, and its quotation marks.
+    with pytest.raises(Capacity, match=f"1000 bytes in all queues together, and has {2 * 66 + 700}"):
+        await gateway.push(1, tenant="small", payload="x" * 200)
+    await gateway.pop(1, tenant="small")
+    await gateway.push(1, tenant="small", payload="x" * 200)
+
+
+@on_stage
 async def test_what_went_through_another_is_heard_of_soon(stage: Stage) -> None:
     one, other = Limited(stage.gateway()), Limited(stage.gateway())
     await one.push(1)
@@ -81,7 +103,7 @@ async def test_what_went_through_another_is_heard_of_soon(stage: Stage) -> None:
     # Not yet known here, and still let in: that is what is approximate.
     await one.push(3)
     await asyncio.sleep(STALE_SECONDS + 1)
-    with pytest.raises(Capacity, match="there are 12"):
+    with pytest.raises(Capacity, match="has 12"):
         await other.push(1)
     # There is room again, through the other one: before anybody is refused, it is looked.
     await one.pop(4)
@@ -185,7 +207,7 @@ async def test_what_was_just_stored_is_not_counted_twice(stage: Stage) -> None:
     await gateway.push(1, "other")
     next_one: list[asyncio.Task[None]] = []
 
-    def heard(actor_id: str, load: int) -> None:
+    def heard(actor_id: str, load: int, size: int) -> None:
         # Before those who pushed are told.
         if load == 8:
             next_one.append(asyncio.create_task(gateway.push(1, "other")))
@@ -193,7 +215,7 @@ async def test_what_was_just_stored_is_not_counted_twice(stage: Stage) -> None:
     made.partitions.listeners.append(heard)
     await gateway.push(8)
     await next_one[0]
-    with pytest.raises(Capacity, match="there are 10"):
+    with pytest.raises(Capacity, match="has 10"):
         await gateway.push(1)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dapr.actor import Actor, ActorInterface, actormethod
 
-from holdfast.gateway.limits import MAX_BODY
-from holdfast.gateway.server import create_gateway
-from holdfast.gateway.tokens import Tokens
+from holdfast.gateway.auth.tokens import Tokens
+from holdfast.gateway.middleware.body_limits import MAX_BODY
 from holdfast.runtime.dapr import DaprHost
+from holdfast.server import create_gateway
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -48,5 +48,17 @@ async def test_a_turn_may_be_larger_than_a_request_of_others() -> None:
         load = "x" * MAX_BODY
         answer = await put(gateway.app, "/actors/Scale/kitchen/method/weigh", json.dumps(load).encode())
         assert answer == (200, MAX_BODY)
+    finally:
+        await gateway.host.stop()
+
+
+async def test_a_body_that_is_nested_too_deep_is_refused_before_the_actor_reads_it() -> None:
+    gateway = create_gateway(DaprHost, tokens=lambda: Tokens.of_one("a-token-for-others"), loopback=True)
+    await gateway.host.register(Scale)
+    try:
+        status, answer = await put(gateway.app, "/actors/Scale/kitchen/method/weigh", b"[" * 101 + b"]" * 101)
+        assert (status, answer["errorCode"]) == (500, "INVALID_REQUEST")
+        assert "100 levels" in answer["message"]
+        assert await put(gateway.app, "/actors/Scale/kitchen/method/weigh", b"[" * 99 + b"]" * 99) == (200, 1)
     finally:
         await gateway.host.stop()

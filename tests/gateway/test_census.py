@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from gateway.stage import Between, Stage, on_stage
-from holdfast.gateway.census import AT_ONCE, FRESH_SECONDS, Census
-from holdfast.pushpop import ACTOR_TYPE
+from holdfast.gateway.metrics.queue_stats import AT_ONCE, FRESH_SECONDS, QueueStats
+from holdfast.kinds import QUEUE_TYPE
 from holdfast.pushpop.index import SHARDS, shard_of
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from holdfast.gateway.census import Counted
+    from holdfast.gateway.metrics.queue_stats import Counted
     from holdfast.runtime.contract import HostClient
 
 
@@ -30,12 +30,12 @@ class Crowded(Between):
             self.now -= 1
 
 
-def census(between: Between, **options: Any) -> Census:
-    return Census(cast("HostClient", between), **options)
+def census(between: Between, **options: Any) -> QueueStats:
+    return QueueStats(cast("HostClient", between), **options)
 
 
 async def call(stage: Stage, queue: str, method: str, data: Any = None) -> Any:
-    return load(await stage.host.client.invoke_method(ACTOR_TYPE, queue, method, dump(data)))
+    return load(await stage.host.client.invoke_method(QUEUE_TYPE, queue, method, dump(data)))
 
 
 async def fill(stage: Stage, *queues: str, items: int = 1) -> None:

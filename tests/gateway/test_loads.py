@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.gateway import loads
-from holdfast.gateway.loads import Loads
+from holdfast.gateway.queues import partition_loads as loads
+from holdfast.gateway.queues.partition_loads import Loads
 
 
 class Clock:

@@ -10,11 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from client.server import Server, until
-from holdfast.gateway.server import create_gateway
 from holdfast.local.ports import free_port
 from holdfast.pushpop.index import SHARDS
 from holdfast.runtime.dapr import DaprHost
 from holdfast.runtime.dapr.client import DaprHostClient
+from holdfast.server import create_gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,7 +149,7 @@ async def test_what_callers_make_up_makes_no_new_series(caller: Caller, server: 
 async def test_pops_that_wait_are_shown_while_they_do(caller: Caller) -> None:
     before = (await caller.scrape()).value("holdfast_long_polls_waiting")
     assert before is not None
-    rung = (await caller.scrape()).value("holdfast_doorbells_rung_total")
+    rung = (await caller.scrape()).value("holdfast_long_poll_wakeups_total")
     assert rung is not None
     waiting = asyncio.create_task(caller.post("/queue/metrics-waiting/pop?wait_seconds=20"))
     await caller.scrape_until("holdfast_long_polls_waiting", before + 1)
@@ -157,7 +157,7 @@ async def test_pops_that_wait_are_shown_while_they_do(caller: Caller) -> None:
     assert (await waiting)["items"] == [1]
     shown = await caller.scrape()
     assert shown.value("holdfast_long_polls_waiting") == before
-    assert (shown.value("holdfast_doorbells_rung_total") or 0) > rung
+    assert (shown.value("holdfast_long_poll_wakeups_total") or 0) > rung
 
 
 async def test_what_queues_counted_goes_on_after_a_restart_and_what_the_process_counted_begins_again(

@@ -8,10 +8,10 @@ import pytest
 
 from gateway.stage import QUEUE, Stage, by_partition, on_stage
 from holdfast import errors
-from holdfast.gateway.partitions import COMPLETE_SECONDS
-from holdfast.identity import partition_id
-from holdfast.runtime.refusals import accepted
+from holdfast.gateway.queues.partitions import COMPLETE_SECONDS
+from holdfast.names import partition_id
 from holdfast.runtime.serialization import dump
+from holdfast.wire.errors import raise_for_refusal
 
 
 @on_stage
@@ -231,7 +231,7 @@ async def test_a_lock_of_a_partition_that_is_not_there_is_refused_by_the_first(s
 async def test_a_configuration_is_known_to_all_partitions_when_it_is_answered(stage: Stage) -> None:
     gateway = stage.gateway()
     await gateway.configure(partitions=4, max_locks=7)
-    known = [accepted(one) for one in await gateway.partitions.call_all(QUEUE, "GetConfig")]
+    known = [raise_for_refusal(one) for one in await gateway.partitions.call_all(QUEUE, "GetConfig")]
     assert [config["max_locks"] for config in known] == [7, 7, 7, 7]
     await gateway.configure(partitions=5)
     assert len(await gateway.partitions.call_all(QUEUE, "GetConfig")) == 5

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.stage import QUEUE, Stage, by_partition, on_stage
 from holdfast import errors
-from holdfast.gateway.pushes import refuse_elsewhere, with_elsewhere
+from holdfast.gateway.queues.push_routing import refuse_elsewhere, with_elsewhere
 from holdfast.runtime.serialization import dump, load
 
 

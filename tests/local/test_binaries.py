@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import subprocess
 import sys
 import textwrap
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,7 +60,7 @@ def fake_go(machine: Path, build: str) -> Path:
                 version) echo "go version go1.26.5 linux/amd64"; exit 0 ;;
                 mod) echo '{{"Dir": "{machine}"}}'; exit 0 ;;
             esac
-            echo built >> {machine}/builds
+            echo built >> {quote(str(machine))}/builds
             while [ "$1" != "-o" ]; do shift; done
             out="$2"
             mkdir -p "$out"
@@ -89,6 +92,20 @@ def test_what_is_no_program_has_no_version(tmp_path: Path) -> None:
     assert [version_of(tmp_path / name) for name in ("empty", "plain", "absent", ".")] == [None] * 4
 
 
+def test_a_folder_that_this_user_may_not_enter_has_no_program(tmp_path: Path) -> None:
+    hidden = program(tmp_path / "private" / "daprd", "1.18.2")
+    hidden.parent.chmod(0o000)
+    user = os.geteuid()
+    if user == 0:
+        # Root may enter every folder.
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        assert version_of(hidden) is None
+    finally:
+        os.seteuid(user)
+        hidden.parent.chmod(0o700)
+
+
 def test_path_comes_before_the_cli_and_the_cli_before_the_cache(empty_machine: Path) -> None:
     cached = program(cache_folder() / "daprd", DAPR_VERSION)
     assert find_binary("daprd") == cached
@@ -111,6 +128,27 @@ def test_the_cache_folder_is_where_the_desktop_standard_says(
     assert cache_folder("1.2.3") == empty_machine / "home" / ".cache" / "holdfast" / "dapr" / "1.2.3"
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert str(cache_folder("1.2.3")) == "/elsewhere/holdfast/dapr/1.2.3"
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A file in its place, because permissions do not stop root.
+    (empty_machine / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(empty_machine / "file"))
+    with pytest.raises(ComponentMissing, match=r"cannot be built into .*: Not a directory\. Set XDG_CACHE_HOME"):
+        ensure_dapr(lambda _: None)
+
+
+def test_a_user_without_a_home_folder_is_told_what_to_set(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.home", no_home)
+    assert find_binary("daprd") is None
+    assert find_other_versions("daprd") == {}
+    with pytest.raises(ComponentMissing, match=r"no home folder to build Dapr in\. Set XDG_CACHE_HOME"):
+        ensure_dapr(lambda _: None)
+    on_path = program(empty_machine / "bin" / "daprd", DAPR_VERSION)
+    assert find_binary("daprd") == on_path
 
 
 def test_what_is_missing_is_named_with_how_to_get_it(empty_machine: Path) -> None:
@@ -157,7 +195,7 @@ def test_a_cache_folder_with_files_taken_out_is_built_again(empty_machine: Path)
 
 def test_two_processes_build_once(empty_machine: Path) -> None:
     # The build lasts until the other process is seen to wait for it.
-    fake_go(empty_machine, f"while [ ! -e {empty_machine}/waiting ]; do sleep 0.05; done; {GOOD_BUILD}")
+    fake_go(empty_machine, f"while [ ! -e {quote(str(empty_machine))}/waiting ]; do sleep 0.05; done; {GOOD_BUILD}")
     code = textwrap.dedent(
         f"""
         import pathlib

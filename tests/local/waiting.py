@@ -1,15 +1,19 @@
-"""Waiting for a condition, with a deadline."""
+"""Waiting for a condition, with a deadline, and reading what other processes write."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from typing import TYPE_CHECKING
 
 import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from holdfast.local import ChildProcess
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], *, what: str, timeout: float = 20.0) -> None:
@@ -20,6 +24,34 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], *, what: str, t
             return
         assert asyncio.get_running_loop().time() < deadline, f"not within {timeout:g} s: {what}"
         await asyncio.sleep(0.02)
+
+
+async def until_line(process: ChildProcess, pattern: str, *, timeout: float = 20.0) -> re.Match[str]:
+    """Waits for a whole line that `pattern` matches from its start to its end, and returns the match.
+
+    A line without its line break is not looked at: a reader may see the first half of what a process writes.
+    """
+    found: list[re.Match[str]] = []
+
+    def written() -> bool:
+        running = process.running
+        matches = (re.fullmatch(pattern, line) for line in whole_lines(process.logged()))
+        found.extend(match for match in matches if match)
+        assert found or running, f"{process.name} {process.ending()} without it: {pattern}\n{process.logged()}"
+        return bool(found)
+
+    await until(written, what=f"{process.name} writes a line as {pattern}", timeout=timeout)
+    return found[0]
+
+
+def whole_lines(text: str) -> list[str]:
+    """The lines of a text that another process may still be writing, without a last one that has no line break."""
+    return text.rpartition("\n")[0].splitlines()
+
+
+def lines_of(file: Path) -> list[str]:
+    """The whole lines of a file that another process appends to; none when there is no such file yet."""
+    return whole_lines(file.read_text("utf-8")) if file.exists() else []
 
 
 def is_gone(pid: int) -> bool:

@@ -30,11 +30,11 @@ async def test_a_server_that_goes_away_and_comes_back(
     await page.get_by_label("Item, as JSON").fill('"not yet sent"')
 
     await own_server.kill()
-    await expect(page.locator("#problem")).to_contain_text("The server does not answer. Trying again…")
+    await expect(page.locator("#problem")).to_contain_text("Cannot reach the server, retrying")
     await expect(page.locator("#state")).to_have_text("not connected")
     await expect(page.locator("#peek li")).to_have_count(2)
     await page.get_by_role("button", name="Push it").click()
-    await expect(page.locator("#push-answer")).to_have_text("The server does not answer.")
+    await expect(page.locator("#push-answer")).to_have_text("Cannot reach the server.")
 
     await own_server.start()
     await expect(page.locator("#problem")).to_be_hidden()

@@ -87,21 +87,21 @@ async def test_what_is_not_json_is_not_sent(server: Server, visit: Visit) -> Non
 async def test_popping_for_good(server: Server, visit: Visit, queue: str) -> None:
     page = visit.page
     await page.get_by_role("button", name="Pop", exact=True).click()
-    await page.get_by_label("for good").check()
+    await page.get_by_label("without a lock").check()
     await page.locator("#pop-panel").get_by_role("button", name="Pop").click()
-    await expect(page.locator("#takings")).to_contain_text('{"order":"urgent"}')
+    await expect(page.locator("#popped")).to_contain_text('{"order":"urgent"}')
     await expect(page.locator("#waiting")).to_have_text("2")
     assert await server.depth(queue) == 2
-    await page.get_by_role("button", name="Put away").click()
-    await expect(page.locator("#takings > *")).to_have_count(0)
+    await page.get_by_role("button", name="Dismiss").click()
+    await expect(page.locator("#popped > *")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
     ("button", "said", "waiting", "dead"),
     [
         ("Acknowledge", "1 item acknowledged.", "2", "0"),
-        ("Give back", "1 item given back.", "3", "0"),
-        ("To dead letters", "1 item dead-lettered.", "2", "1"),
+        ("Abandon", "1 item abandoned.", "3", "0"),
+        ("Dead-letter", "1 item dead-lettered.", "2", "1"),
     ],
 )
 async def test_popping_under_a_lock(visit: Visit, button: str, said: str, waiting: str, dead: str) -> None:
@@ -110,7 +110,7 @@ async def test_popping_under_a_lock(visit: Visit, button: str, said: str, waitin
     await page.locator("#pop-panel").get_by_role("button", name="Pop").click()
     await expect(page.locator("#locked")).to_have_text("1")
     await page.get_by_role("button", name=button).click()
-    await expect(page.locator("#takings")).to_contain_text(said)
+    await expect(page.locator("#popped")).to_contain_text(said)
     await expect(page.locator("#locked")).to_have_text("0")
     await expect(page.locator("#waiting")).to_have_text(waiting)
     await expect(page.locator("#dead-letters")).to_have_text(dead)
@@ -119,15 +119,15 @@ async def test_popping_under_a_lock(visit: Visit, button: str, said: str, waitin
 async def test_holding_longer_and_coming_back_to_it(visit: Visit, queue: str) -> None:
     page = visit.page
     await page.get_by_role("button", name="Pop", exact=True).click()
-    await page.get_by_label("Seconds of the lock").fill("45")
+    await page.get_by_label("Lock duration in seconds").fill("45")
     await page.locator("#pop-panel").get_by_role("button", name="Pop").click()
     await expect(page.locator(".taking .lock time")).to_contain_text(" s left")
-    await page.get_by_role("button", name="Hold 30 s longer").click()
+    await page.get_by_role("button", name="Extend by 30 s").click()
     await expect(page.locator(".taking .lock time")).to_contain_text("1 min")
     await page.get_by_role("link", name="All queues").click()
     await page.get_by_role("link", name=f"{queue}: ").click()
     await page.get_by_role("button", name="Acknowledge").click()
-    await expect(page.locator("#takings")).to_contain_text("1 item acknowledged.")
+    await expect(page.locator("#popped")).to_contain_text("1 item acknowledged.")
 
 
 async def test_a_locked_queue_refuses_in_words(server: Server, visit: Visit, queue: str) -> None:
@@ -142,7 +142,7 @@ async def test_a_locked_queue_refuses_in_words(server: Server, visit: Visit, que
 async def test_purging_asks_first(server: Server, visit: Visit, queue: str) -> None:
     page = visit.page
     await page.get_by_role("button", name="Purge", exact=True).click()
-    await expect(page.locator("#purge-question")).to_contain_text("removes the 3 items that wait here, for good")
+    await expect(page.locator("#purge-question")).to_contain_text("Permanently removes the 3 waiting items")
     await page.get_by_role("button", name="Keep them").click()
     assert await server.depth(queue) == 3
     await page.get_by_role("button", name="Purge", exact=True).click()

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import expect
 
-from holdfast.gateway import access
-from holdfast.gateway import page as page_files
+from holdfast.gateway import ui as page_files
+from holdfast.gateway.middleware import access
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -107,4 +107,5 @@ async def test_the_policy_refuses_what_the_page_never_does(visit: Visit) -> None
 
 def test_exactly_the_pages_files_and_the_probes_need_no_token() -> None:
     assert {"/", "/page/page.js", "/page/page.css", "/page/favicon.svg"} <= set(page_files.FILES)
-    assert {"/healthz", "/readyz", *page_files.FILES} == access.OPEN_PATHS
+    probes = {"/healthz", "/readyz", "/v1.0/healthz", "/v1.0/healthz/outbound"}
+    assert {*probes, *page_files.FILES} == access.OPEN_PATHS

@@ -43,7 +43,7 @@ async def test_once_for_a_tab(own_server: Server, visit: Visit) -> None:
 
     await field.fill("wrong")
     await field.press("Enter")
-    await expect(page.locator("#token-answer")).to_have_text("The server does not take this token.")
+    await expect(page.locator("#token-answer")).to_have_text("The server does not accept this token.")
     await field.fill("not a token")
     await field.press("Enter")
     await expect(page.locator("#token-answer")).to_contain_text("without spaces")
@@ -70,7 +70,7 @@ async def test_once_for_a_tab(own_server: Server, visit: Visit) -> None:
 async def test_not_now_and_then_after_all(visit: Visit) -> None:
     page = visit.page
     await page.get_by_role("button", name="Not now").click()
-    await expect(page.locator("#problem")).to_contain_text("This server asks for a token.")
+    await expect(page.locator("#problem")).to_contain_text("This server requires a token.")
     await page.get_by_role("button", name="Enter a token").click()
     await page.get_by_role("textbox", name="Token").fill(TOKEN)
     await page.get_by_role("button", name="Use it").click()

@@ -6,8 +6,10 @@ import random
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from holdfast.identity import split_partition
-from holdfast.pushpop import holdings, stock
+from holdfast.names import split_partition
+from holdfast.pushpop.core import in_flight as holdings
+from holdfast.pushpop.core import item_store as store
+from holdfast.pushpop.core.transfers import LONGEST_PAUSE, RESEND_SECONDS
 from holdfast.runtime.serialization import load
 from properties import stored
 from properties.driven import MORNING, DrivenQueue
@@ -27,6 +29,9 @@ QUEUES = {"orders": 8, "orders@1": 2, "orders-deadletter": 1, "elsewhere": 1, "e
 
 SAVE_FAILS = 0.05
 HEARD_TWICE = 0.2
+# How often a queue does not take what is sent to it, and how often something is being sent to it already.
+REFUSED = 0.2
+BUSY = 0.1
 # How often what is due is done before the next operation, however many turns it takes; as reminders would.
 SETTLED = 0.5
 # A queue that needs more turns for what is due does not come on.
@@ -64,20 +69,21 @@ class _Comparison:
         """Time passes until nothing lies ahead, and nothing is left that nothing needs."""
         for pair in self._pairs.values():
             pair.settle(self._now)
-            pair.real.call("Listed")
-            for partition in pair.model.untold:
+            pair.real.call("ConfirmIndexed")
+            for partition in pair.model.pending_partitions:
                 told = {"partition": partition, "version": pair.model.config_version}
-                pair.turn([Operation("Untold", {"told": told})], self._now)
+                pair.turn([Operation("PendingConfig", {"told": told})], self._now)
         while any(pair.next_deadline() is not None for pair in self._pairs.values()):
             while any(pair.model.outbox for pair in self._pairs.values()):
                 self._transfer()
+                self._now += self._random.choice((0, 0, LONGEST_PAUSE))
             for pair in self._pairs.values():
                 self._now = max(self._now, pair.next_deadline() or self._now)
                 pair.settle(self._now)
         for pair in self._pairs.values():
             pair.turn([Operation("Purge")], self._now)
             pair.settle(self._now)
-            left = {key for key in pair.real.store if not key.startswith("arrivals-")}
+            left = {key for key in pair.real.store if not key.startswith("received-")}
             assert left <= {"metadata", "config", "expired-locks"}
 
     def _turn(self) -> None:
@@ -97,10 +103,14 @@ class _Comparison:
             pair.restart()
 
     def _transfer(self) -> None:
-        """Takes one parcel as far as it comes: lost before it is taken, taken twice, or taken and not crossed off."""
+        """Takes one parcel as far as it comes: refused, lost, taken twice, or taken and not crossed off."""
         for pair in self._pairs.values():
-            sent, message = pair.next_parcel(self._now)
+            busy = [name for name in QUEUES if self._random.random() < BUSY]
+            sent, message = pair.next_parcel(self._now, busy)
             if not sent:
+                continue
+            if self._random.random() < REFUSED:
+                pair.not_transferred(message, self._now)
                 continue
             target = self._pairs[message["target"]]
             saved = self._random.random() > SAVE_FAILS
@@ -112,13 +122,13 @@ class _Comparison:
     def _tell(self) -> None:
         """The partition hears of the configuration: perhaps late, perhaps twice."""
         first, other = self._pairs["orders"], self._pairs["orders@1"]
-        [news] = first.turn([Operation("Untold")], self._now)
+        [news] = first.turn([Operation("PendingConfig")], self._now)
         body = {"config": news["config"], "version": news["version"]}
         for _ in range(1 + (self._random.random() < HEARD_TWICE)):
             other.turn([Operation("Configure", body)], self._now)
         if self._random.random() > HEARD_TWICE:
             told = {"partition": 1, "version": self._random.choice((news["version"], max(0, news["version"] - 1)))}
-            first.turn([Operation("Untold", {"told": told})], self._now)
+            first.turn([Operation("PendingConfig", {"told": told})], self._now)
 
     def _go_through_letters(self) -> None:
         """Page by page, all of them are shown; or all of them are sent back, or as many as were asked for."""
@@ -137,8 +147,10 @@ class _Pair:
     def __init__(self, name: str) -> None:
         self.real = DrivenQueue(name)
         self.model = ModelQueue(
-            *split_partition(name), remembered=holdings.EXPIRED_REMEMBERED, passed=stock.SPOILED_AT_ONCE
+            *split_partition(name), remembered=holdings.EXPIRED_REMEMBERED, passed=store.EXPIRED_AT_ONCE
         )
+        #: Until when nothing is sent to a queue that took nothing, and how long that was meant to be.
+        self._refused: dict[str, tuple[float, float]] = {}
         #: What the real one held when it was last looked at.
         self._seen = self._contents()
 
@@ -155,6 +167,7 @@ class _Pair:
     def restart(self) -> None:
         self.real.restart()
         self.model.restarted()
+        self._refused.clear()
 
     def next_deadline(self) -> float | None:
         return self.real.queue.next_deadline(self.real.now)
@@ -182,15 +195,17 @@ class _Pair:
         self.compare_contents()
         return answers
 
-    def next_parcel(self, now: float) -> tuple[list[Sent], dict[str, Any]]:
+    def next_parcel(self, now: float, busy: Sequence[str]) -> tuple[list[Sent], dict[str, Any]]:
         """What is to be sent next, once as the model has it and once as it is sent."""
         self._catch_up(now)
-        message = self.real.call("Transferred")["next"]
+        message = self.real.call("Transferred", {"busy": busy})["next"]
         self.compare_contents()
-        assert (message is None) == (not self.model.outbox)
+        # Of each other queue the first parcel, unless something is being sent there or it took nothing a moment ago.
+        ready = [entry for entry in self.model.outbox if entry.target not in busy and not self._pauses(entry, now)]
         if message is None:
+            assert not ready
             return [], {}
-        sent = self.model.outbox[: len(message["items"])]
+        sent = [entry for entry in ready if entry.target == ready[0].target][: len(message["items"])]
         assert {entry.target for entry in sent} == {message["target"]}
         assert [
             (one["priority"], load(one["stored"]["item"]), one["stored"].get("origin")) for one in message["items"]
@@ -202,7 +217,7 @@ class _Pair:
         self._catch_up(now)
         [answer] = self.real.turn(("Receive", message), saved=saved)
         assert answer == self.model.answer("Receive", message, now, answer)
-        if saved and answer["taken"]:
+        if saved and answer["accepted"]:
             contents = self._contents()
             arrived = [entry for entry in contents.waiting if entry.id(contents.partition) not in self.model.ids]
             # As it was sent: in the parcel's order within each priority.
@@ -217,6 +232,16 @@ class _Pair:
         self._catch_up(now)
         self.real.call("Transferred", {"number": number})
         self.model.transferred(sent)
+        self._refused.pop(sent[0].target, None)
+        self.compare_contents()
+
+    def not_transferred(self, message: dict[str, Any], now: float) -> None:
+        """The other queue did not take it: it gets the same again, after a pause."""
+        self._catch_up(now)
+        self.real.call("Transferred", {"number": message["number"], "accepted": False})
+        _, seconds = self._refused.get(message["target"], (now, RESEND_SECONDS / 2))
+        seconds = min(2 * seconds, LONGEST_PAUSE)
+        self._refused[message["target"]] = (now + seconds, seconds)
         self.compare_contents()
 
     def show_all(self, origin: dict[str, Any], generator: random.Random, now: float) -> None:
@@ -258,9 +283,9 @@ class _Pair:
             for lock_id, lock in contents.locks.items()
         } == {lock.id: ([item.id for item in lock.items], lock.expires_at) for lock in model.locks}
         assert [
-            (entry.id(partition), parcel.target, parcel.reason)
-            for _, parcel in sorted(contents.parcels.items())
-            for entry in parcel.entries
+            (entry.id(partition), transfer.target, transfer.reason)
+            for _, transfer in sorted(contents.parcels.items())
+            for entry in transfer.entries
         ] == [(sent.item.id, sent.target, sent.origin and sent.origin["reason"]) for sent in model.outbox]
         if not contents.garbage:
             left = (contents.inline | set(self.real.store)) - contents.keys
@@ -276,7 +301,7 @@ class _Pair:
             twin.turn()
             contents = stored.read(twin.value, twin.partition)
         kept = [*contents.waiting, *(entry for group in contents.postponed for entry in group.entries)]
-        sent = [entry for _, parcel in sorted(contents.parcels.items()) for entry in parcel.entries]
+        sent = [entry for _, transfer in sorted(contents.parcels.items()) for entry in transfer.entries]
         partition = contents.partition
         self.model.catch_up(
             now,
@@ -292,6 +317,11 @@ class _Pair:
         if before is not None:
             self.model = before
             self.model.restarted()
+            self._refused.clear()
+
+    def _pauses(self, sent: Sent, now: float) -> bool:
+        until, seconds = self._refused.get(sent.target, (now, 0.0))
+        return 0 < until - now <= seconds
 
     def _pages(self, method: str, data: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
         while True:

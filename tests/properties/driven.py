@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.identity import partition_id, split_partition
-from holdfast.pushpop.commands import Moment, execute_all
-from holdfast.pushpop.config import QueueConfig
-from holdfast.pushpop.core import CONFIG, METADATA, Queue
-from holdfast.pushpop.items import lock_prefix
+from holdfast.kinds import CONFIG, METADATA
+from holdfast.names import partition_id, split_partition
+from holdfast.pushpop.api.commands import TurnContext, execute_all
+from holdfast.pushpop.api.config import QueueConfig
+from holdfast.pushpop.core.items import lock_prefix
+from holdfast.pushpop.core.queue import Queue
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.pushpop.steps import Steps
+    from holdfast.runtime.reads import Reads
 
 Answer = dict[str, Any]
 Call = tuple[str, Any]
@@ -25,7 +26,7 @@ Reply = TypeVar("Reply")
 MORNING = 1_800_000_000.0
 
 
-def drive(steps: Steps[Reply], read: Callable[[tuple[str, ...]], list[Any]]) -> Reply:
+def drive(steps: Reads[Reply], read: Callable[[tuple[str, ...]], list[Any]]) -> Reply:
     """Gives a state machine what it asks for, until it answers."""
     values: list[Any] | None = None
     try:
@@ -79,7 +80,7 @@ class DrivenQueue:
         """Some calls in one turn. One that is not saved has changed nothing, and memory is thrown away."""
         queue = self.queue
         self.cost = Cost()
-        moment = Moment(self.now, lambda: next(self._lock_ids), set())
+        moment = TurnContext(self.now, lambda: next(self._lock_ids), set())
         self._drive(queue.catch_up(self.now))
         answers: list[Answer] = load(dump(self._drive(execute_all(queue, moment, calls))))
         changes = {key: None if value is None else dump(value) for key, value in queue.changes().items()}
@@ -134,7 +135,7 @@ class DrivenQueue:
         """What the store holds under a key."""
         return load(self.store[key]) if key in self.store else None
 
-    def _drive(self, steps: Steps[Reply]) -> Reply:
+    def _drive(self, steps: Reads[Reply]) -> Reply:
         return drive(steps, self._read)
 
     def _read(self, keys: tuple[str, ...]) -> list[Any]:

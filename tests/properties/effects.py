@@ -10,8 +10,9 @@ from typing import Any
 from holdfast.errors import AlreadyInProgress, HoldfastError, LeaseLost
 from holdfast.idempotency import record as machine
 from holdfast.idempotency.actor import IdempotencyActor
-from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
+from holdfast.idempotency.interface import record_id
 from holdfast.idempotency.record import DEFAULT_RETENTION, Record, Status
+from holdfast.kinds import IDEMPOTENCY_TYPE
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
 from properties.seeds import OPERATIONS_PER_SEED, told
@@ -226,9 +227,9 @@ class _Simulation:
         for _ in range(4):
             key = self._random.choice(KEYS)
             await asyncio.sleep(self._random.uniform(0, 3))
-            await self._deal_with(key)
+            await self._process(key)
 
-    async def _deal_with(self, key: str, *, surely: bool = False) -> None:
+    async def _process(self, key: str, *, surely: bool = False) -> None:
         history = self._histories[key]
         loop = asyncio.get_running_loop()
         named, fence = self._somebody(history, of_its_own=surely)
@@ -278,7 +279,7 @@ class _Simulation:
         return {"owner": "message", "fence": history.deliveries}, history.deliveries
 
     async def _check(self, key: str, history: History) -> None:
-        await self._deal_with(key, surely=True)
+        await self._process(key, surely=True)
         assert history.committed is not None
         owner, at = history.committed
         assert owner in {effect.owner for effect in history.effects}

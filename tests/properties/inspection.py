@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from holdfast.identity import split_partition
-from holdfast.pushpop import ACTOR_TYPE
-from holdfast.pushpop.core import RESEND_SECONDS
-from holdfast.pushpop.duplicates import CLAIM_LEEWAY
-from holdfast.pushpop.index import INDEX_TYPE, SHARDS
-from holdfast.runtime.reminders import LONGEST_WAIT
+from holdfast.kinds import QUEUE_INDEX_TYPE, QUEUE_TYPE
+from holdfast.names import split_partition
+from holdfast.pushpop.core.dedup import CLAIM_LEEWAY
+from holdfast.pushpop.core.queue import RESEND_SECONDS
+from holdfast.pushpop.index import SHARDS
+from holdfast.runtime.in_process.reminders import LONGEST_WAIT
 from properties.operations import Operation
 from properties.server import LATEST
 from properties.stored import TICKS_PER_SECOND
@@ -39,6 +39,21 @@ class Inspection:
         await self._the_index_knows_all()
         self._server.ledger.close()
 
+    async def one_target_holds_up_no_other(self) -> None:
+        """Dead letters reach their queue, though those before them are for one that cannot be reached."""
+        source, out_of_reach = "mixed", "elsewhere"
+        self._server.unreachable = frozenset({out_of_reach})
+        for number, target in enumerate((out_of_reach, None, out_of_reach)):
+            await self._ask(source, "SetConfig", {"dead_letter_queue": target})
+            await self._ask(source, "Push", {"item": {"tag": f"{source}:{number}"}})
+            held = await self._ask(source, "PopWithAck", {"ttl_seconds": 300})
+            await self._ask(source, "DeadLetter", {"lock_id": held["lock_id"]})
+        await asyncio.sleep(2 * (RESEND_SECONDS + LATEST + SLACK))
+        left = {transfer.target for transfer in self._journal.watched(source).contents.parcels.values()}
+        assert left == {out_of_reach}, f"{source} still has something for {left}"
+        self._server.unreachable = frozenset()
+        await self._all_is_tidied_up()
+
     async def _what_is_due_is_done(self) -> None:
         """Locks end, delayed items become available, expired ones vanish, and dedup ids are forgotten."""
         while ahead := self._ahead():
@@ -58,7 +73,7 @@ class Inspection:
             contents = watched.contents
             assert not contents.parcels, f"what {name} sent never arrived"
             assert contents.listed or "@" in name or not watched.used, f"{name} is not listed"
-            assert not contents.untold, f"{contents.untold} of {name} were never told"
+            assert not contents.pending_partitions, f"{contents.pending_partitions} of {name} were never told"
             first = self._journal.watched(split_partition(name)[0])
             assert contents.config == first.contents.config, f"{name} has not the configuration of its queue"
             while garbage := watched.contents.garbage:
@@ -79,18 +94,24 @@ class Inspection:
             assert not watched.lives
         await self._all_is_tidied_up()
         for name in self._journal.queues:
-            left = {key for key in self._journal.keys(name) if not key.startswith("arrivals-")}
+            left = {key for key in self._journal.keys(name) if not key.startswith("received-")}
             assert left <= {"metadata", "config", "expired-locks"}
 
     async def _pop(self, actor: str) -> list[str]:
-        operation = Operation("Pop", {"count": 100})
-        call = self._server.ledger.asked(actor, operation, alone=True)
-        answer = await self._server.call(ACTOR_TYPE, actor, "Pop", operation.data)
-        self._server.ledger.answered(call, answer)
+        answer = await self._ask(actor, "Pop", {"count": 100})
         return [message["id"] for message in answer["messages"]]
 
+    async def _ask(self, actor: str, method: str, data: dict[str, Any]) -> Any:
+        operation = Operation(method, data)
+        call = self._server.ledger.asked(actor, operation, alone=True)
+        answer = await self._server.call(QUEUE_TYPE, actor, method, data)
+        self._server.ledger.answered(call, answer)
+        return answer
+
     async def _the_index_knows_all(self) -> None:
-        listed = [name for shard in range(SHARDS) for name in await self._server.call(INDEX_TYPE, str(shard), "List")]
+        listed = [
+            name for shard in range(SHARDS) for name in await self._server.call(QUEUE_INDEX_TYPE, str(shard), "List")
+        ]
         assert len(listed) == len(set(listed))
         known = {name for name in self._journal.queues if "@" not in name}
         used = {name for name in known if self._journal.watched(name).used or self._journal.partitions(name) > 1}
@@ -104,7 +125,7 @@ class Inspection:
             ahead[name] = [
                 *(lock.expires_at for lock in contents.locks.values()),
                 *(group.due for group in contents.postponed),
-                *(tick / TICKS_PER_SECOND for tick, _ in contents.calendar),
+                *(tick / TICKS_PER_SECOND for tick, _ in contents.due_index),
                 *(at + window + CLAIM_LEEWAY * key.startswith("claims") for key, at in contents.remembered.items()),
             ]
         return {name: moments for name, moments in ahead.items() if moments}

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from holdfast.identity import partition_id, split_partition
-from holdfast.pushpop import ACTOR_TYPE
-from holdfast.runtime.inprocess import SEPARATOR
+from holdfast.kinds import QUEUE_TYPE
+from holdfast.names import partition_id, split_partition
+from holdfast.runtime.in_process.host import SEPARATOR
 from holdfast.runtime.serialization import load
 from properties import stored
 from properties.model_stock import DEFAULTS
@@ -20,8 +20,8 @@ from properties.stored import DELAYED, IN_PARCEL, LOCKED, WAITING, Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.runtime.in_process.storage import Write
     from holdfast.runtime.simulated import MemoryStorage
-    from holdfast.runtime.storage import Write
 
 State = tuple[str, int]
 
@@ -97,6 +97,12 @@ class Journal:
         self.unwanted: set[tuple[str, str]] = set()
         #: The last life of what has this tag.
         self._last: dict[str, Life] = {}
+        #: For each actor, the commits whose turn was told that its save had failed, or was not told anything.
+        self.unheard: dict[str, list[int]] = {}
+        self._last_writes: dict[str, tuple[Sequence[Write], int]] = {}
+        #: For each actor, its save that had no answer and may still be committed, and who is told of its end: with the
+        #: number of the commit, or None when it was undone.
+        self._under_way: dict[str, tuple[Sequence[Write], list[Callable[[int | None], None]]]] = {}
         #: The commit that last changed a dedup window, for each queue.
         self._window_changed: dict[str, int] = {}
         self._latest = 0.0
@@ -107,6 +113,7 @@ class Journal:
         self._came = came
         self._decoded: dict[str, tuple[bytes, Any]] = {}
         storage.committed = self._committed
+        storage.overwritten = self._undone
 
     def watched(self, actor: str) -> Watched:
         return self.queues.setdefault(actor, Watched())
@@ -124,11 +131,42 @@ class Journal:
         """The clock is about to be set: what was over at this moment may be forgotten."""
         self._latest = max(self._latest, self._now())
 
+    def save_failed(self, writes: Sequence[Write]) -> None:
+        """A save raised: whoever asked for what it saved, if it did, does not know that it is done."""
+        _, actor_type, actor_id, _ = writes[0].key.split(SEPARATOR)
+        last, commit = self._last_writes.get(actor_id, ((), 0))
+        if actor_type != QUEUE_TYPE:
+            return
+        if last is writes:
+            self.unheard.setdefault(actor_id, []).append(commit)
+        elif self._storage.is_under_way(writes):
+            self._under_way[actor_id] = writes, []
+
+    def when_settled(self, actor: str, told: Callable[[int | None], None]) -> bool:
+        """Asks for the end of a save that may still be committed. Answers whether there is one."""
+        if actor not in self._under_way:
+            return False
+        self._under_way[actor][1].append(told)
+        return True
+
+    def _undone(self, writes: Sequence[Write]) -> None:
+        self._settled(writes, None)
+
+    def _settled(self, writes: Sequence[Write], commit: int | None) -> None:
+        actor = writes[0].key.split(SEPARATOR)[2]
+        found, asking = self._under_way.get(actor, ((), []))
+        if found is writes:
+            del self._under_way[actor]
+            for told in asking:
+                told(commit)
+
     def _committed(self, writes: Sequence[Write]) -> None:
         _, actor_type, actor_id, _ = writes[0].key.split(SEPARATOR)
-        if actor_type != ACTOR_TYPE or self.broken:
+        if actor_type != QUEUE_TYPE or self.broken:
             return
         self.commits += 1
+        self._settled(writes, self.commits)
+        self._last_writes[actor_id] = writes, self.commits
         self.note_time()
         try:
             self._follow(actor_id, {write.key.split(SEPARATOR)[-1] for write in writes})
@@ -217,7 +255,9 @@ class Journal:
 
     def _moved(self, life: Life, where: str, deliveries: int, limit: float) -> None:
         assert not life.where.startswith(IN_PARCEL), f"{life} came back as {where}"
-        assert deliveries >= life.deliveries, f"{life} was delivered less often than before"
+        # One that comes back from a lock may come back uncounted.
+        least = life.deliveries - life.where.startswith(LOCKED)
+        assert deliveries >= least, f"{life} was delivered less often than before"
         # Not one that was kept back for a while, and is no longer: the limit may have been another when it came.
         given_back = where in (WAITING, DELAYED) and (life.where.startswith(LOCKED) or deliveries > life.deliveries)
         assert not given_back or deliveries < limit, f"{life} was given back after {deliveries} deliveries"
@@ -287,7 +327,7 @@ class Journal:
         _, priority, container, ordinal = item_id.split("-")
         value = self._reader(actor)
         if container.startswith("d"):
-            return value(f"shelf-{container[1:]}")[int(ordinal)]
+            return value(f"delayed-{container[1:]}")[int(ordinal)]
         return stored.with_segments(value)(f"segment-{priority}-{container}")[int(ordinal)]
 
     def _reader(self, actor: str) -> Callable[[str], Any]:
@@ -307,7 +347,7 @@ class Journal:
 
 def _has_dead_letters(actor: str, contents: stored.Contents) -> bool:
     queue, _ = split_partition(actor)
-    return not (contents.takes_dead_letters or queue.endswith("-deadletter"))
+    return not (contents.is_dead_letter_queue or queue.endswith("-deadletter"))
 
 
 def _check_locks(before: stored.Contents, after: stored.Contents, most: int) -> None:
@@ -316,4 +356,4 @@ def _check_locks(before: stored.Contents, after: stored.Contents, most: int) -> 
 
 
 def _prefix(actor: str) -> str:
-    return SEPARATOR.join(("holdfast", ACTOR_TYPE, actor, ""))
+    return SEPARATOR.join(("holdfast", QUEUE_TYPE, actor, ""))

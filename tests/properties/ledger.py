@@ -115,9 +115,19 @@ class Ledger:
                 self._divided.add((actor, data["lock_id"]))
         return call
 
-    def failed(self, call: Call) -> None:
-        """An error: it was done, or it was not."""
-        call.ended, call.outcome = self.journal.commits, "failed"
+    def failed(self, call: Call, *, alive: bool) -> None:
+        """An error: it was done, or it was not. ``alive``: the process still is that was asked, so that it was not
+        done unless a save had an unknown outcome."""
+
+        def settled(commit: int | None) -> None:
+            call.ended = call.began if commit is None else commit
+
+        if self.journal.when_settled(call.actor, settled):
+            call.outcome = "failed"  # it may still be done
+            return
+        call.ended = self.journal.commits
+        unknown = not alive or any(map(call.may_be_of, self.journal.unheard.get(call.actor, ())))
+        call.outcome = "failed" if unknown else "undone"
 
     def left(self, call: Call) -> None:
         """The caller went away: it may still be done."""
@@ -174,7 +184,7 @@ class Ledger:
         if call.operation.method in ("Abandon", "DeadLetter") and "ids" in data:
             return True
         if call.operation.method == "DeadLetter":
-            return contents.takes_dead_letters or "-deadletter" in call.actor
+            return contents.is_dead_letter_queue or "-deadletter" in call.actor
         return call.operation.method == "SetConfig" and (
             "@" in call.actor or "capacity" in data or "partitions" in data or data.get("dead_letter_queue") is not None
         )
@@ -336,9 +346,9 @@ class Ledger:
             if any(call.may_be_of(commit) for call in self._purges.get(actor, ())):
                 continue
             missing = len(lives)
-            suspects = [call for call in self._unheard(actor, commit) if call.operation.method == "Pop"]
+            candidates = [call for call in self._unheard(actor, commit) if call.operation.method == "Pop"]
             for call in sorted(
-                set(suspects) - blamed, key=lambda call: (call.ended or self.journal.commits, call.began)
+                set(candidates) - blamed, key=lambda call: (call.ended or self.journal.commits, call.began)
             ):
                 if missing > 0:
                     blamed.add(call)

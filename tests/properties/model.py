@@ -71,7 +71,8 @@ class ModelQueue(ModelStock):
                 home = self.partition
             elif (claimed and told == claimed.value) or (pushed and told == self.partition):
                 home = told  # it need not be forgotten at once
-            if self.config["dedup_window_seconds"] and not self._is_fresh(claimed, now):
+            # Every claim is renewed, as the push that follows it may be the first one that is stored.
+            if self.config["dedup_window_seconds"]:
                 self._claims[dedup_id] = Remembered(home, now)
             homes.append(home)
         return {"success": True, "partitions": homes}
@@ -124,7 +125,8 @@ class ModelQueue(ModelStock):
         items = self._release(lock, data.get("ids"))
         self.counters["abandoned"] += len(items)
         before = self.counters["dead_lettered"]
-        self._give_back(items, now, data.get("error"), data.get("delay_seconds", 0))
+        counted = not data.get("uncounted", False)
+        self._give_back(items, now, data.get("error"), data.get("delay_seconds", 0), counted=counted)
         dead = self.counters["dead_lettered"] - before
         return {"success": True, "items_acknowledged": len(items)} | ({"dead_lettered": dead} if dead else {})
 
@@ -255,15 +257,22 @@ class ModelQueue(ModelStock):
             raise Refused("INVALID_REQUEST")
         self.config |= changes
         self.config_version += 1
-        self.untold = list(range(1, self.config["partitions"]))
+        self.pending_partitions = list(range(1, self.config["partitions"]))
         return dict(self.config)
 
-    def _Untold(self, data: Answer, now: float, given: Answer) -> Answer:
+    def _PendingConfig(self, data: Answer, now: float, given: Answer) -> Answer:
         told = data.get("told")
         if told is not None and told["version"] == self.config_version:
-            self.untold = [partition for partition in self.untold if partition != told["partition"]]
+            self.pending_partitions = [
+                partition for partition in self.pending_partitions if partition != told["partition"]
+            ]
         changed = {key: value for key, value in self.config.items() if value != DEFAULTS[key]}
-        return {"success": True, "config": changed, "version": self.config_version, "partitions": list(self.untold)}
+        return {
+            "success": True,
+            "config": changed,
+            "version": self.config_version,
+            "partitions": list(self.pending_partitions),
+        }
 
     def _Configure(self, data: Answer, now: float, given: Answer) -> Answer:
         if data["version"] > self.config_version:
@@ -275,9 +284,9 @@ class ModelQueue(ModelStock):
 
     def _Receive(self, data: Answer, now: float, given: Answer) -> Answer:
         if data["number"] <= self._received.get(data["source"], -1):
-            return {"success": True, "taken": False}
+            return {"success": True, "accepted": False}
         self._received[data["source"]] = data["number"]
-        return {"success": True, "taken": True}
+        return {"success": True, "accepted": True}
 
     # Inside
 
@@ -325,7 +334,7 @@ class ModelQueue(ModelStock):
             if len(taken) == data.get("count", 1) or (item.expired(now) and len(spoiled) == self._passed):
                 break
             (spoiled if item.expired(now) else taken).append(item)
-        self._spoil(spoiled, now)
+        self._expire(spoiled, now)
         self._remove(taken)
         for item in taken:
             self.counters["redelivered"] += item.deliveries > 0

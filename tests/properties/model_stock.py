@@ -57,7 +57,7 @@ class ModelStock:
         self.partition = partition
         self.config = dict(DEFAULTS)
         self.config_version = 0
-        self.untold: list[int] = []
+        self.pending_partitions: list[int] = []
         self.waiting: list[Item] = []
         #: Not due yet; the first of them first.
         self.not_due: list[Item] = []
@@ -67,7 +67,7 @@ class ModelStock:
         self.outbox: list[Sent] = []
         self.ids: set[str] = set()
         self.counters = dict.fromkeys(COUNTERS, 0)
-        self.takes_dead_letters = False
+        self.is_dead_letter_queue = False
         self._remembered = remembered
         #: How many expired items one pop passes.
         self._passed = passed
@@ -80,7 +80,7 @@ class ModelStock:
 
     @property
     def dead_letter_queue(self) -> str | None:
-        if self.takes_dead_letters or self.name.endswith("-deadletter"):
+        if self.is_dead_letter_queue or self.name.endswith("-deadletter"):
             return None
         return self.config["dead_letter_queue"] or f"{self.name}-deadletter"
 
@@ -123,7 +123,7 @@ class ModelStock:
         assert all(item.expired(now) for item in gone), f"lost: {gone}"
         if self.config["expired_to_dead_letters"] and self.dead_letter_queue is not None:
             gone.sort(key=lambda item: given.sent.index(item.id))
-        self._spoil(gone, now)
+        self._expire(gone, now)
 
     def is_caught_up(self, now: float) -> bool:
         """Whether nothing is left to be done at this moment; some things are done in the next tenth of a second."""
@@ -155,7 +155,7 @@ class ModelStock:
                 origin=entry.origin,
             )
             insort(self.waiting, arrived)
-            self.takes_dead_letters = self.takes_dead_letters or entry.origin is not None
+            self.is_dead_letter_queue = self.is_dead_letter_queue or entry.origin is not None
 
     def transferred(self, sent: list[Sent]) -> None:
         """The other queue has them."""
@@ -192,7 +192,7 @@ class ModelStock:
         self._numbers += 1
         return self._numbers
 
-    def _spoil(self, items: list[Item], now: float) -> None:
+    def _expire(self, items: list[Item], now: float) -> None:
         """These expired."""
         self._remove(items)
         self.counters["ttl_expired"] += len(items)
@@ -222,14 +222,17 @@ class ModelStock:
             self.locks.remove(lock)
         return items
 
-    def _give_back(self, items: list[Item], now: float, error: str | None, delay: float = 0) -> None:
+    def _give_back(
+        self, items: list[Item], now: float, error: str | None, delay: float = 0, *, counted: bool = True
+    ) -> None:
         hopeless, back = [], []
         for item in items:
             item.error = error if error is not None else item.error
+            item.deliveries -= not counted
             spent = item.deliveries >= self.config["max_deliveries"] and self.dead_letter_queue is not None
             (hopeless if spent else back).append(item)
         self._send_to_dead_letters(hopeless, "max_deliveries", now)
-        self._spoil([item for item in back if item.expired(now)], now)
+        self._expire([item for item in back if item.expired(now)], now)
         back = [item for item in back if not item.expired(now)]
         if delay:
             self.postponed.append(Group(back, now + delay))

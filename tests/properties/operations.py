@@ -68,6 +68,7 @@ NONSENSE: Sequence[tuple[str, Any]] = (
     ("Acknowledge", {"lock_id": 7}),
     ("Abandon", {"lock_id": None}),
     ("Abandon", {"lock_id": "x", "delay_seconds": True}),
+    ("Abandon", {"lock_id": "x", "uncounted": "yes"}),
     ("Requeue", {"lock_id_prefix": ""}),
     ("Requeue", {"lock_id_prefix": "x", "delay_seconds": -0.1}),
     ("ExtendByPrefix", {"lock_id": "x"}),
@@ -137,7 +138,7 @@ class Operations:
             "PopWithAck": self._pop_with_ack,
             "Acknowledge": self._of_lock,
             "Complete": lambda known: {"ids": self._ids(known)},
-            "Abandon": lambda known: self._some_of_lock(known) | self._return(),
+            "Abandon": lambda known: self._some_of_lock(known) | self._return() | self._count(),
             "Requeue": lambda known: self._of_another(known) | self._return(),
             "ExtendLock": lambda known: self._of_lock(known) | self._extension(),
             "ExtendByPrefix": lambda known: self._of_another(known) | self._extension(),
@@ -223,6 +224,9 @@ class Operations:
     def _return(self) -> dict[str, Any]:
         delay = self._maybe(delay_seconds=self._random.choice((0, 0.01, 2, 30))) if self._random.random() < 0.4 else {}
         return self._maybe(error="it broke") | delay
+
+    def _count(self) -> dict[str, Any]:
+        return {"uncounted": self._random.random() < 0.8} if self._random.random() < 0.4 else {}
 
     def _extension(self) -> dict[str, Any]:
         return self._maybe(additional_ttl_seconds=self._random.choice((1, 30, 300)))

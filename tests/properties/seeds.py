@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,19 @@ def fresh_seeds(operations: int) -> list[int]:
         return [int(wanted)]
     first = secrets.randbits(32)
     return [first + number for number in range(-(-operations // OPERATIONS_PER_SEED))]
+
+
+@contextmanager
+def reproducible(seed: int) -> Iterator[None]:
+    """What the code under test draws from chance itself, pauses and random names, comes from the seed, too."""
+    state = random.getstate()
+    random.seed(seed)
+    tokens = random.Random(seed)
+    with patch.object(secrets, "token_hex", lambda size=32: f"{tokens.getrandbits(8 * size):0{2 * size}x}"):
+        try:
+            yield
+        finally:
+            random.setstate(state)
 
 
 @contextmanager

@@ -9,19 +9,21 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Unavailable
-from holdfast.pushpop import ACTOR_TYPE
+from holdfast.kinds import QUEUE_TYPE
 from holdfast.pushpop.actor import PushPopActor
-from holdfast.pushpop.doorbell import Doorbell, DoorbellActor
 from holdfast.pushpop.index import QueueIndexActor
-from holdfast.runtime.gather import Gatherer
+from holdfast.runtime.batching import CallBatcher
+from holdfast.runtime.notifier import Notifier, NotifierActor
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, MemoryStorage, SimulatedHost, VirtualTimeLoop
 from properties.ledger import Ledger
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable, Sequence
 
     from holdfast.runtime.contract import ActorAddress
+    from holdfast.runtime.in_process.storage import Write
 
 QUEUES = {"orders": 8, "orders-deadletter": 1, "elsewhere": 1}
 
@@ -44,7 +46,7 @@ class Scenario:
     #: How often a caller's operations travel together with others', and how often it does not wait for the answer.
     gathered: float
     impatient: float
-    #: How often one that finds nothing waits for the doorbell.
+    #: How often one that finds nothing waits for a notification.
     polling: float
     #: How long it is, in seconds, on average, from one crash, restart or step of the clock to the next.
     peace: float
@@ -64,6 +66,7 @@ class Scenario:
             reminder_late=random.choice((0.0, 0.5)),
             latest=LATEST,
             slowest=random.choice((0.001, 0.02, 0.2)),
+            late_commit=random.choice((0.0, trouble)),
         )
         return cls(
             callers=random.choice((1, 3, 8, 20)),
@@ -91,6 +94,21 @@ class Host(SimulatedHost):
         return await super().call(address, method, body)
 
 
+class Disk(MemoryStorage):
+    """Tells of saves that failed."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(now)
+        self.failed: Callable[[Sequence[Write]], None]
+
+    async def save(self, writes: Sequence[Write]) -> None:
+        try:
+            await super().save(writes)
+        except BaseException:
+            self.failed(writes)
+            raise
+
+
 class Server:
     """A process that is started again whenever it dies, on one disk."""
 
@@ -98,22 +116,25 @@ class Server:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
         self.loop = loop
-        self.storage = MemoryStorage(loop.wall_clock)
+        self.storage = Disk(loop.wall_clock)
         self.ledger = Ledger(self.storage, loop.wall_clock)
+        self.storage.failed = self.ledger.journal.save_failed
         self._scenario = scenario
         self._stopped = False
+        #: How often the scheduler went down since all was calm.
+        self._outages = 0
         self._host = Host(seed=seed, storage=self.storage, idle_timeout=scenario.idle_timeout)
         self._connect()
 
     async def start(self) -> None:
-        for actor_class in (PushPopActor, QueueIndexActor, DoorbellActor):
+        for actor_class in (PushPopActor, QueueIndexActor, NotifierActor):
             await self._host.register(actor_class)
         await self._host.start()
         for queue in QUEUES:
             config: dict[str, Any] = {"max_locks": self._scenario.max_locks}
             if queue == "orders" and self._scenario.partitions > 1:
                 config["partitions"] = self._scenario.partitions
-            await self.call(ACTOR_TYPE, queue, "SetConfig", config)
+            await self.call(QUEUE_TYPE, queue, "SetConfig", config)
 
     async def stop(self) -> None:
         await self._host.stop()
@@ -127,6 +148,20 @@ class Server:
         self._host.faults = faults
 
     @property
+    def process(self) -> object:
+        """Another one after each restart."""
+        return self._host
+
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """Actors that cannot be called for a while."""
+        return self._host.unreachable
+
+    @unreachable.setter
+    def unreachable(self, actors: frozenset[str]) -> None:
+        self._host.unreachable = actors
+
+    @property
     def up(self) -> bool:
         return not (self._stopped or self._host.crashed.is_set())
 
@@ -138,12 +173,12 @@ class Server:
         """In one turn with whatever else comes meanwhile."""
         return await self._gatherer.call(queue, method, dump(data))
 
-    async def hang_doorbell(self) -> str | None:
-        return await self._doorbell.hang()
+    async def subscribe(self) -> str | None:
+        return await self._notifier.subscribe()
 
     async def have_troubles(self, generator: random.Random) -> None:
-        """Crashes where it stands, restarts in good order, actors out of reach, and clocks that are set; until
-        cancelled."""
+        """Crashes where it stands, restarts in good order, actors out of reach, clocks that are set, and a scheduler
+        that is down while the store works; until cancelled."""
         while True:
             pause = asyncio.create_task(asyncio.sleep(generator.expovariate(1 / self._scenario.peace)))
             crash = asyncio.create_task(self._host.crashed.wait())
@@ -153,19 +188,26 @@ class Server:
                 pause.cancel()
                 crash.cancel()
             if self.up:
-                match generator.choice(("crash", "restart", "clock", "unreachable")):
+                match generator.choice(("crash", "restart", "clock", "unreachable", "scheduler")):
                     case "crash":
                         self._host.crash()
                     case "restart":
                         self._stopped = True
                         await self._host.stop()
+                    case "clock" if not self.storage.scheduler_up:
+                        # What fired and could not be settled would fire as late as the clock is set back.
+                        continue
                     case "clock":
                         self.ledger.journal.note_time()
                         self.loop.step_wall_clock(generator.choice((-40.0, -2.0, 5.0, 100.0)))
                         continue
                     case "unreachable":
                         actors = sorted(self.ledger.journal.queues)
-                        self._host.unreachable = frozenset(generator.sample(actors, generator.randint(0, 2)))
+                        self.unreachable = frozenset(generator.sample(actors, generator.randint(0, 2)))
+                        continue
+                    case "scheduler":
+                        self._outages += 1
+                        self._host.stop_scheduler(generator.uniform(0, 60))
                         continue
             await asyncio.sleep(generator.uniform(0, 3))
             await self._restart()
@@ -176,14 +218,20 @@ class Server:
         partitions = self.ledger.journal.partitions("orders")
         if self.up and partitions < MOST_PARTITIONS:
             with suppress(Unavailable):
-                await self.call(ACTOR_TYPE, "orders", "SetConfig", {"partitions": partitions + 1})
+                await self.call(QUEUE_TYPE, "orders", "SetConfig", {"partitions": partitions + 1})
 
     async def calm_down(self, *, restart: bool) -> None:
         """No more faults, but for reminders that are late; and when asked for, a process that remembers nothing."""
         self.faults = Faults(reminder_late=self._scenario.faults.reminder_late, latest=LATEST)
-        self._host.unreachable = frozenset()
+        self.unreachable = frozenset()
+        self._host.start_scheduler()
         if restart or not self.up:
             await self._restart()
+        if self._outages or self._scenario.faults.remind_fails:
+            self._outages = 0
+            # Where a process crashed before the scheduler took a queue's reminder, the next operation registers it.
+            for queue in sorted(self.ledger.journal.queues):
+                await self.call(QUEUE_TYPE, queue, "Stats")
 
     def digest(self) -> str:
         """Of all that was asked and what came of it."""
@@ -198,5 +246,5 @@ class Server:
         self._connect()
 
     def _connect(self) -> None:
-        self._gatherer = Gatherer(self._host.client, ACTOR_TYPE)
-        self._doorbell = Doorbell(self._host.client)
+        self._gatherer = CallBatcher(self._host.client, QUEUE_TYPE)
+        self._notifier = Notifier(self._host.client)

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Unavailable
-from holdfast.identity import partition_id, split_partition
-from holdfast.pushpop import ACTOR_TYPE
-from holdfast.pushpop.doorbell import Listening
+from holdfast.kinds import QUEUE_TYPE
+from holdfast.names import partition_id, split_partition
+from holdfast.runtime.notifier import Subscription
 from holdfast.runtime.simulated import VirtualTimeLoop
 from properties.inspection import Inspection
 from properties.operations import ENDS_A_LOCK, Known, Operation, Operations
@@ -55,6 +55,7 @@ class _Simulation:
                 await self._storm(server, callers, OPERATIONS_BETWEEN_LULLS // len(callers))
                 await server.calm_down(restart=self._random.random() < 0.5)
                 await inspection.everything_happens_by_itself()
+            await inspection.one_target_holds_up_no_other()
             await inspection.everything_is_in_order()
             assert not self._unhandled, f"nobody awaited {self._unhandled}"
         except* Exception as errors:
@@ -165,10 +166,10 @@ class Caller:
             data = data | ({"cursor": answer["cursor"]} if "cursor" in answer else {})
 
     async def _poll(self, actor: str, operation: Operation) -> Any:
-        """Asks, and when there is nothing, waits for the doorbell and asks once more."""
+        """Asks, and when there is nothing, waits for a notification and asks once more."""
         queue, _ = split_partition(actor)
-        with Listening(queue) as rung:
-            data = (operation.data or {}) | {"doorbell": await self._server.hang_doorbell()}
+        with Subscription(queue) as rung:
+            data = (operation.data or {}) | {"notify": await self._server.subscribe()}
             answer = await self._ask(actor, operation, data)
             if answer is None or answer.get("count") != 0:
                 return answer
@@ -183,14 +184,15 @@ class Caller:
         gathered = self._random.random() < scenario.gathered
         patience = self._random.uniform(0, 0.02) if self._random.random() < scenario.impatient else None
         call = ledger.asked(actor, operation, alone=not gathered)
+        process = self._server.process
         try:
             async with asyncio.timeout(patience):
                 if gathered:
                     answer = await self._server.gathered(actor, operation.method, data)
                 else:
-                    answer = await self._server.call(ACTOR_TYPE, actor, operation.method, data)
+                    answer = await self._server.call(QUEUE_TYPE, actor, operation.method, data)
         except Unavailable:
-            ledger.failed(call)
+            ledger.failed(call, alive=self._server.up and process is self._server.process)
             return None
         except TimeoutError:
             ledger.left(call)

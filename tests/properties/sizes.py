@@ -6,8 +6,16 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 from unittest.mock import patch
 
-from holdfast.orchestration import chronicle
-from holdfast.pushpop import calendar, dedup, garbage, holdings, index, lanes, segments, shelf, stock
+from holdfast.orchestration.storage import outbox as outbox_entries
+from holdfast.orchestration.storage import record as record
+from holdfast.pushpop import index
+from holdfast.pushpop.core import dedup_log as dedup
+from holdfast.pushpop.core import deferred_deletes as garbage
+from holdfast.pushpop.core import delayed as delayed_items
+from holdfast.pushpop.core import due_index as due_index
+from holdfast.pushpop.core import in_flight as holdings
+from holdfast.pushpop.core import item_store as store
+from holdfast.pushpop.core import lanes, segments
 
 if TYPE_CHECKING:
     import random
@@ -22,28 +30,28 @@ _QUEUES: Sizes = (
     (lanes, "SEGMENT_ITEMS", (1, 2, 3, 7)),
     (lanes, "SEGMENT_BYTES", (1, 200, 500)),
     (segments, "INLINE_BYTES", (0, 100, 300, 2 * 1024)),
-    (shelf, "FILE_ITEMS", (1, 2, 3, 7)),
-    (shelf, "FILE_BYTES", (1, 200, 500)),
-    (shelf, "RISE_AT_ONCE", (1, 2, 50)),
-    (calendar, "CHUNK", (1, 2, 5)),
+    (delayed_items, "FILE_ITEMS", (1, 2, 3, 7)),
+    (delayed_items, "FILE_BYTES", (1, 200, 500)),
+    (delayed_items, "RISE_AT_ONCE", (1, 2, 50)),
+    (due_index, "CHUNK", (1, 2, 5)),
     (dedup, "CHUNK", (1, 2, 5)),
     (garbage, "SWEEP_AT_ONCE", (1, 2, 5)),
-    (stock, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
-    (stock, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
-    (stock, "SPOILED_AT_ONCE", (1, 2, 5, 200)),
+    (store, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
+    (store, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
+    (store, "EXPIRED_AT_ONCE", (1, 2, 5, 200)),
     # Where a page ended one segment is read again, and from the next on there is something new.
-    (stock, "BROWSE_AT_ONCE", (2, 3, 100)),
+    (store, "BROWSE_AT_ONCE", (2, 3, 100)),
     (holdings, "INLINE_BYTES", (0, 100, 1000)),
     (holdings, "EXPIRED_REMEMBERED", (1, 3, 100)),
     (index, "PAGE", (1, 2)),
 )
 _INSTANCES: Sizes = (
-    (chronicle, "SEGMENT_EVENTS", (1, 2, 3, 7)),
-    (chronicle, "SEGMENT_BYTES", (1, 500, 16 * 1024)),
-    (chronicle, "SMALL_BOXES_BYTES", (0, 500, 4 * 1024)),
-    (chronicle, "SMALL_VALUE_BYTES", (0, 1, 11, 512)),
-    (chronicle, "EARLIER_KEPT", (1, 2, 10)),
-    (chronicle, "SWEEP_AT_ONCE", (1, 2, 200)),
+    (record, "SEGMENT_EVENTS", (1, 2, 3, 7)),
+    (record, "SEGMENT_BYTES", (1, 500, 16 * 1024)),
+    (outbox_entries, "SMALL_BOXES_BYTES", (0, 500, 4 * 1024)),
+    (record, "SMALL_VALUE_BYTES", (0, 1, 11, 512)),
+    (record, "EARLIER_KEPT", (1, 2, 10)),
+    (record, "SWEEP_AT_ONCE", (1, 2, 200)),
 )
 
 

@@ -1,7 +1,8 @@
 """A million operations, or as many as are asked for, on all cores: ``python -m properties.soak [OPERATIONS]``.
 
-Of ten seeds six are of queues on the simulated host, two of queues against the model, one of orchestrations on the
-simulated host, and one is a hundred random programs against asyncio.
+Of ten seeds five are of queues on the simulated host, one of queues against the model, three of orchestrations on the
+simulated host, and one is a hundred random programs against asyncio. What counts as an operation: a call of a user, an
+activity that ran, a trouble, a program.
 """
 
 from __future__ import annotations
@@ -11,58 +12,85 @@ import os
 import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from itertools import count
 from typing import TYPE_CHECKING
 
 from properties.comparison import compare
-from properties.instances import simulate_instances
+from properties.instances.simulation import simulate_instances
 from properties.orchestrations.comparison import compare as compare_program
 from properties.seeds import OPERATIONS_PER_SEED, fresh_seeds, told
 from properties.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
 MILLION = 1_000_000
 _PROGRAMS = 100
 _INSTANCES = 25
+_EVERY = 50_000
 
 
-def programs(seed: int) -> None:
+def queues(seed: int) -> int:
+    simulate(seed)
+    return OPERATIONS_PER_SEED
+
+
+def model(seed: int) -> int:
+    compare(seed)
+    return OPERATIONS_PER_SEED
+
+
+def instances(seed: int) -> int:
+    return simulate_instances(seed, _INSTANCES)
+
+
+def programs(seed: int) -> int:
     for number in range(_PROGRAMS):
         with told(_PROGRAMS * seed + number, "test_orchestrations.py"):
             compare_program(_PROGRAMS * seed + number)
+    return _PROGRAMS
 
 
-def instances(seed: int) -> None:
-    simulate_instances(seed, _INSTANCES)
+PLAYS: tuple[Callable[[int], int], ...] = (*[queues] * 5, model, *[instances] * 3, programs)
 
 
-PLAYS: tuple[Callable[[int], object], ...] = (*[simulate] * 6, *[compare] * 2, instances, programs)
-
-
-def run(seed: int) -> str | None:
-    """Plays one seed; answers what went wrong."""
+def run(seed: int) -> tuple[str, int, str | None]:
+    """Plays one seed. Answers what was played, how many operations it had, and what went wrong."""
+    play = PLAYS[seed % len(PLAYS)]
     try:
-        PLAYS[seed % len(PLAYS)](seed)
+        return play.__name__, play(seed), None
     except Exception:
-        return traceback.format_exc()
-    return None
+        return play.__name__, 0, traceback.format_exc()
 
 
 def main(operations: int) -> int:
-    seeds = fresh_seeds(operations)
-    print(f"{operations:,} operations, seeds {seeds[0]} to {seeds[-1]}", flush=True)
-    began, done, failures = time.monotonic(), 0, 0
+    [first] = fresh_seeds(1)
+    print(f"{operations:,} operations, seeds from {first}", flush=True)
+    began, told_of, failures = time.monotonic(), 0, 0
+    done: dict[str, int] = {}
+    seeds = count(first)
+    cores = os.cpu_count() or 1
     # Random programs forget tasks that fail, which is told to the log each time.
-    with ProcessPoolExecutor(os.cpu_count(), initializer=logging.disable, initargs=(logging.CRITICAL,)) as workers:
-        for future in as_completed([workers.submit(run, seed) for seed in seeds]):
-            done += OPERATIONS_PER_SEED
-            if failure := future.result():
-                failures += 1
-                print(failure, flush=True)
-            if done % 50_000 == 0 or done >= operations:
-                print(f"{done:,} done in {time.monotonic() - began:.0f} s, {failures} failures", flush=True)
+    with ProcessPoolExecutor(cores, initializer=logging.disable, initargs=(logging.CRITICAL,)) as workers:
+        playing: set[Future[tuple[str, int, str | None]]] = set()
+        while sum(done.values()) < operations or playing:
+            while sum(done.values()) < operations and len(playing) < 2 * cores:
+                playing.add(workers.submit(run, next(seeds)))
+            ended, playing = wait(playing, return_when=FIRST_COMPLETED)
+            for future in ended:
+                play, played, failure = future.result()
+                done[play] = done.get(play, 0) + played
+                if failure:
+                    failures += 1
+                    print(failure, flush=True)
+            total = sum(done.values())
+            if total - told_of >= _EVERY or not playing:
+                told_of = total
+                seconds = time.monotonic() - began
+                print(f"{total:,} done in {seconds:.0f} s, {failures} failures: {done}", flush=True)
+    print(f"seeds up to {next(seeds) - 1}", flush=True)
     return 1 if failures else 0
 
 

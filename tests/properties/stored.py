@@ -97,15 +97,18 @@ class Contents:
     #: What the queue itself says of how many wait, by priority, and of how many are not due yet.
     counts: dict[int, int] = field(default_factory=dict)
     counted_not_due: int = 0
+    #: What it says of how many bytes they all have, and how many those are that lie there.
+    counted_bytes: int = 0
+    bytes: int = 0
     config: dict[str, Any] = field(default_factory=dict)
     config_version: int = 0
-    untold: list[int] = field(default_factory=list)
-    takes_dead_letters: bool = False
+    pending_partitions: list[int] = field(default_factory=list)
+    is_dead_letter_queue: bool = False
     listed: bool = False
     #: How many state values nobody wants any more.
     garbage: int = 0
     #: What is to happen, with the tick it is for.
-    calendar: list[tuple[int, list[Any]]] = field(default_factory=list)
+    due_index: list[tuple[int, list[Any]]] = field(default_factory=list)
     #: The chunks of dedup ids and claims, with when the last of each was added, or of one before it: they go in order.
     remembered: dict[str, float] = field(default_factory=dict)
     #: The segments that have no keys: they lie in the metadata.
@@ -118,7 +121,7 @@ class Contents:
         """Every key the queue still needs, and the names of segments without one."""
         held = [entry for entry, _ in self.everything()]
         segments = {entry.key for entry in held}
-        files = {f"shelf-{entry.shelved[0]}" for entry in (*held, *self.not_due) if entry.shelved is not None}
+        files = {f"delayed-{entry.shelved[0]}" for entry in (*held, *self.not_due) if entry.shelved is not None}
         return self.own_keys | segments | files
 
     @property
@@ -135,8 +138,8 @@ class Contents:
         for lock_id, lock in self.locks.items():
             for entry in lock.entries:
                 yield entry, LOCKED + lock_id
-        for number, parcel in self.parcels.items():
-            for entry in parcel.entries:
+        for number, transfer in self.parcels.items():
+            for entry in transfer.entries:
                 yield entry, f"{IN_PARCEL}{number}"
 
     def states(self) -> Iterator[tuple[str, str, int]]:
@@ -153,15 +156,16 @@ class Contents:
             found[entry.priority] = found.get(entry.priority, 0) + 1
         assert found == self.counts, f"the queue counts {self.counts} but holds {found}"
         assert self.counted_not_due == len(self.not_due)
+        assert self.counted_bytes == self.bytes, f"the queue counts {self.counted_bytes} bytes, and has {self.bytes}"
         ids = [item_id for item_id, *_ in self.states()]
         assert len(ids) == len(set(ids)), f"in two places at once: {sorted(ids)}"
-        ahead = {(tick, tuple(what)) for tick, what in self.calendar}
+        ahead = {(tick, tuple(what)) for tick, what in self.due_index}
         for item in self.not_due:
             entry = round(item.due * TICKS_PER_SECOND), ("due", item.priority, *item.shelved)
             assert entry in ahead, f"nothing will happen to {item}"
         looks: dict[tuple[int, int], int] = {}
-        for tick, (what, *where) in self.calendar:
-            if what == "look":
+        for tick, (what, *where) in self.due_index:
+            if what == "expire":
                 priority, segment = where
                 looks[priority, segment] = min(tick, looks.get((priority, segment), tick))
         for entry in (*self.waiting, *(entry for group in self.postponed for entry in group.entries)):
@@ -178,13 +182,14 @@ def read(value: Callable[[str], Any], partition: int = 0) -> Contents:
     contents = Contents(
         partition,
         counts={int(key): count for key, count in metadata.items() if key.isdigit()},
+        counted_bytes=metadata["_bytes"],
         config=value("config") or {},
         config_version=metadata.get("_config_version", 0),
-        untold=metadata.get("_untold", []),
-        takes_dead_letters=metadata.get("_takes_dead_letters", False),
-        listed=metadata.get("_listed", False),
+        pending_partitions=metadata.get("_pending_partitions", []),
+        is_dead_letter_queue=metadata.get("_is_dead_letter_queue", False),
+        listed=metadata.get("_indexed", False),
         inline=set(metadata.get("_segments", ())),
-        garbage=sum(last - first + 1 for _, first, last in metadata.get("_garbage", ())),
+        garbage=sum(last - first + 1 for _, first, last in metadata.get("_deferred_deletes", ())),
         own_keys={"metadata", "config", "expired-locks"} | ({"lock-errors"} if "_active_lock" in metadata else set()),
     )
     _Reader(value, contents).read(metadata)
@@ -225,10 +230,10 @@ class _Reader:
         for priority, lane in sorted((int(priority), lane) for priority, lane in metadata["_lanes"].items()):
             contents.waiting += [entry for entry in returned if entry.priority == priority]
             contents.waiting += self._never_taken(priority, lane)
-        self._shelf(metadata.get("_shelf"))
-        self._calendar(metadata.get("_calendar"))
+        self._shelf(metadata.get("_delayed"))
+        self._calendar(metadata.get("_due_index"))
         for number in range(ARRIVALS):
-            self._own(f"arrivals-{number}")
+            self._own(f"received-{number}")
         for name in ("dedup", "claims"):
             end = 0.0
             for number in range(*metadata.get(f"_{name}", (0, 0))):
@@ -237,23 +242,23 @@ class _Reader:
 
     def _holdings(self, metadata: dict[str, Any]) -> list[Entry]:
         """Answers what was given back."""
-        contents, extents = self._contents, metadata["_holdings"]
+        contents, extents = self._contents, metadata["_in_flight"]
         locks = [metadata.get("_active_lock")]
         locks += [self._own(f"lock-{slot}") for slot in range(1, extents["locks"])]
         for slot, lock in enumerate(locks):
             if lock is not None:
-                entries = self._entries(item["taken"] for item in lock["items_with_priority"])
+                entries = self._entries(item["delivered"] for item in lock["items_with_priority"])
                 if slot == 0 and (errors := self._value("lock-errors")):
                     entries = [entry._replace(error=error) for entry, error in zip(entries, errors, strict=True)]
                 contents.locks[lock["lock_id"]] = StoredLock(entries, lock["created_at"], lock["expires_at"])
-        for number in range(*extents["parcels"]):
-            if (parcel := self._own(f"parcel-{number}")) is not None:
-                entries = self._entries(parcel["taken"])
-                contents.parcels[number] = StoredParcel(entries, parcel["target"], parcel["reason"])
+        for slot in range(extents["transfers"][0]):
+            if (transfer := self._own(f"transfer-{slot}")) is not None:
+                entries = self._entries(transfer["delivered"])
+                contents.parcels[transfer["number"]] = StoredParcel(entries, transfer["target"], transfer["reason"])
         returned: list[Entry] = []
-        for number in range(extents["returned"]):
-            if (group := self._own(f"returned-{number}")) is not None:
-                entries = self._entries(group["taken"])
+        for number in range(extents["redeliveries"]):
+            if (group := self._own(f"redelivery-{number}")) is not None:
+                entries = self._entries(group["delivered"])
                 if "due" in group:
                     contents.postponed.append(StoredGroup(entries, group["due"]))
                 else:
@@ -268,44 +273,53 @@ class _Reader:
             assert segment < tail or len(items) == filled, f"segment-{priority}-{segment} has not {filled} items"
             first = offset if segment == head else 0
             for ordinal, item in enumerate(items[first:], first):
-                if item is not None and "gone" not in item:
+                if item is not None and "removed" not in item:
                     shelved = tuple(item["shelved"]) if "shelved" in item else None
+                    self._count(item, shelved)
                     found.append(Entry((priority, segment, ordinal), 0, None, shelved, item.get("until")))
         return found
 
-    def _shelf(self, shelf: list[int] | None) -> None:
-        if shelf is None:
+    def _shelf(self, delayed_items: list[int] | None) -> None:
+        if delayed_items is None:
             return
-        self._contents.counted_not_due, floor, low, tail, *_ = shelf
+        self._contents.counted_not_due, floor, low, tail, *_ = delayed_items
         assert floor <= low <= tail
         for file in range(low, tail + 1):
-            for ordinal, slot in enumerate(self._value(f"shelf-{file}") or ()):
+            for ordinal, slot in enumerate(self._value(f"delayed-{file}") or ()):
                 if slot is not None and "lane" not in slot:
+                    self._count(slot, None)
                     self._contents.not_due.append(NotDue(slot["priority"], (file, ordinal), slot["due"]))
 
-    def _calendar(self, calendar: list[Any] | None) -> None:
-        if calendar is None:
+    def _calendar(self, due_index: list[Any] | None) -> None:
+        if due_index is None:
             return
-        first, numbers = calendar
+        first, numbers = due_index
         for level in range(LEVELS, 1, -1):
-            numbers = [child for number in numbers for child in self._own(f"calendar-{level}-{number}")]
-        entries = self._contents.calendar
+            numbers = [child for number in numbers for child in self._own(f"due-{level}-{number}")]
+        entries = self._contents.due_index
         for number in numbers:
-            page = self._own(f"calendar-1-{number}")
+            page = self._own(f"due-1-{number}")
             for tick, (begin, last, _) in sorted((int(tick), chunks) for tick, chunks in page.items()):
                 for chunk in range(begin, last + 1):
-                    entries += [(tick, what) for what in self._own(f"calendar-0-{tick}-{chunk}")]
+                    entries += [(tick, what) for what in self._own(f"due-0-{tick}-{chunk}")]
         assert first == min(tick for tick, _ in entries), f"the calendar looks at {first}, not at what comes first"
 
     def _entries(self, taken: Iterable[list[Any]]) -> list[Entry]:
         found = []
-        for priority, segment, ordinal, deliveries, *more in taken:
+        for priority, segment, ordinal, deliveries, size, *more in taken:
             error, *shelved = more or [None]
             item = self._value(f"segment-{priority}-{segment}")[ordinal]
+            assert size == self._count(item, tuple(shelved) or None)
             # One that is on its way elsewhere may have been withdrawn from where it lies.
             until = item.get("until") if item else None
             found.append(Entry((priority, segment, ordinal), deliveries, error, tuple(shelved) or None, until))  # type: ignore[arg-type]
         return found
+
+    def _count(self, item: Any, shelved: Any) -> int:
+        slot = item if shelved is None else self._value(f"delayed-{shelved[0]}")[shelved[1]]
+        size = 64 + len(slot["item"].encode())
+        self._contents.bytes += size
+        return size
 
     def _own(self, key: str) -> Any:
         found = self._value(key)

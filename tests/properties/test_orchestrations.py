@@ -13,7 +13,7 @@ from properties.orchestrations.comparison import compare
 from properties.orchestrations.on_asyncio import CANCELLED, WAITS
 from properties.seeds import fresh_seeds, told
 
-PROGRAMS = 10_000
+PROGRAMS = 4_000
 # Enough for every worker that runs tests.
 PARTS = 4
 

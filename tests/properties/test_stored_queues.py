@@ -7,8 +7,8 @@ import random
 from collections import Counter
 from typing import Any
 
-from holdfast.pushpop.calendar import TICKS_PER_SECOND
-from holdfast.pushpop.stored import StoredItem, StoredQueue, Totals
+from holdfast.pushpop.core.due_index import TICKS_PER_SECOND
+from holdfast.pushpop.reader import QueueReader, StoredItem, Totals
 from holdfast.runtime.serialization import load
 from properties import stored
 from properties.driven import DrivenQueue, drive
@@ -55,7 +55,7 @@ def _look(queue: DrivenQueue) -> None:
     assert (totals.waiting, totals.delayed, totals.locked) == (states["waiting"], states["delayed"], states["locked"])
     assert (totals.oldest is None) == (totals.waiting == 0)
     if twin.store == queue.store and not unnoticed:
-        assert totals.oldest == drive(twin.queue.stock.oldest(), lambda keys: [twin.value(key) for key in keys])
+        assert totals.oldest == drive(twin.queue.store.oldest(), lambda keys: [twin.value(key) for key in keys])
 
 
 def _expected(queue: DrivenQueue, contents: stored.Contents) -> tuple[Counter[tuple[str, str, int]], bool]:
@@ -66,7 +66,7 @@ def _expected(queue: DrivenQueue, contents: stored.Contents) -> tuple[Counter[tu
         state = "locked" if where.startswith(stored.LOCKED) else "moving" if "parcel" in where else where
         if state in ("waiting", "delayed") and entry.until is not None and entry.until <= queue.now:
             unnoticed = True
-            if queue.queue.expired_go_to is None:
+            if queue.queue.expired_target is None:
                 continue
             state = "moving"
         expected[entry.id(contents.partition), state, entry.deliveries] += 1
@@ -81,7 +81,7 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
     def driven(steps: Any) -> Any:
         return drive(steps, lambda keys: [queue.value(key) for key in keys])
 
-    reader = StoredQueue(queue.actor_id, queue.value("metadata"), queue.value("config"), queue.now)
+    reader = QueueReader(queue.actor_id, queue.value("metadata"), queue.value("config"), queue.now)
     found: list[StoredItem] = []
     needed = set(reader.needed())
     assert needed <= queue.store.keys()
@@ -98,12 +98,12 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
                 times = pushed.enqueued_at
                 times = times if isinstance(times, list) else [times] * len(texts)
                 assert list(zip(ids, texts, times, strict=True)) == [(i.id, i.text, i.enqueued_at) for i in waiting]
-        elif key.startswith("shelf-"):
-            found += driven(reader.on_shelf(key, load(value)))
+        elif key.startswith("delayed-"):
+            found += driven(reader.in_delayed(key, load(value)))
     for steps in (*reader.inline(), *(steps for _, steps in reader.held())):
         found += driven(steps)
-    for _, parcel in reader.sent():
-        sent = driven(parcel)
+    for _, transfer in reader.sent():
+        sent = driven(transfer)
         found += [] if sent is None else sent.items
     return found, driven(reader.totals())
 

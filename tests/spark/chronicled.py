@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from holdfast.orchestration.chronicle import FORMAT, HEAD, SEGMENT_EVENTS, segment_key
-from holdfast.orchestration.history import OrchestrationStarted, TimerCreated
+from holdfast.kinds import HEAD
+from holdfast.orchestration.core.history import OrchestrationStarted, TimerCreated
+from holdfast.orchestration.storage.record import FORMAT, SEGMENT_EVENTS, segment_key
 
 UPSERT = (
     "INSERT INTO state (key, value, etag) VALUES (%s, %s, gen_random_uuid()) "
@@ -77,9 +78,9 @@ class Chronicled:
             "segments": self.segments,
             "tail": self.tail,
             "values": {"input": "null"},
-            "apart": [],
-            "life": 0,
-            "earlier": self.earlier,
+            "external": [],
+            "generation": 0,
+            "earlier_executions": self.earlier,
         }
 
     def _put(self, connection: Connection, key: str, value: Any) -> None:

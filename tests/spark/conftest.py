@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.pushpop import segments
+from holdfast.pushpop.core import segments
+from holdfast.spark.interpreter import python_variables
 from spark.stacks import STACKS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def segments_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(python_variables())
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
         # Queries over a few rows are over before what the second compiler makes of them is any use.

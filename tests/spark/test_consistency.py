@@ -110,7 +110,7 @@ def test_a_snapshot_that_is_gone_says_so(spark: SparkSession, stack: Any) -> Non
     with snapshot:
         frame = snapshot.queues()
         assert frame.count() >= 0
-    with pytest.raises(Exception, match="The snapshot is gone"):
+    with pytest.raises(Exception, match="The snapshot no longer exists"):
         frame.count()
 
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_told_before_spark_is_asked(spark: SparkSession, 
         (f"sqlite://{tmp_path}/missing.db", "There is no file"),
         (f"sqlite://{tmp_path}/other.db", "has no table"),
         ("postgresql://nobody:hunter2@127.0.0.1:1/none", "PostgreSQL refused"),
-        ("mysql://somewhere", "neither kind"),
+        ("mysql://somewhere", "must be sqlite:///path/of/the/file or postgresql://"),
     ):
         with pytest.raises(HoldfastError, match=sentence) as caught:  # noqa: SIM117
             with holdfast.spark.snapshot(spark, url):

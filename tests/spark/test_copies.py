@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.spark.sqlite import copy
+from holdfast.spark.stores.sqlite import copy
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import ComponentFailed
-from holdfast.spark.failures import in_one_sentence
+from holdfast.spark.errors import in_one_sentence
 
 
 def test_a_java_process_that_is_gone_says_what_may_help() -> None:
     with (
-        pytest.raises(ComponentFailed, match=r"has ended in the middle of it\. .* SPARK_DRIVER_MEMORY"),
+        pytest.raises(ComponentFailed, match=r"ended unexpectedly\. .* SPARK_DRIVER_MEMORY"),
         in_one_sentence(),
     ):
         raise ConnectionRefusedError(111, "Connection refused")

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from holdfast.kinds import HEAD
 from holdfast.local import LocalPostgres
-from holdfast.orchestration.chronicle import HEAD, SEGMENT_EVENTS
-from holdfast.spark.options import Options
-from holdfast.spark.schemas import SCHEMAS
-from holdfast.spark.store import Range, Row
-from holdfast.spark.stream import SETTLE_SECONDS, HistoryStream
+from holdfast.orchestration.storage.record import SEGMENT_EVENTS
+from holdfast.spark.source.options import Options
+from holdfast.spark.source.schemas import SCHEMAS
+from holdfast.spark.source.stream import SETTLE_SECONDS, HistoryStream
+from holdfast.spark.stores.base import Range, Row
 from spark.chronicled import Chronicled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
-    from holdfast.spark.store import Pattern
+    from holdfast.spark.stores.base import Pattern
 
 Events = list[tuple[str, int, int]]
 _TABLE = (
@@ -103,7 +104,7 @@ class Follower:
 def store(monkeypatch: pytest.MonkeyPatch) -> Memory:
     """What every stream reads."""
     memory = Memory(now=1_000.0)
-    monkeypatch.setattr("holdfast.spark.stream.opened", lambda _: memory)
+    monkeypatch.setattr("holdfast.spark.source.stream.open_store", lambda _: memory)
     monkeypatch.setattr("spark.chronicled.time.time", lambda: memory.as_of)
     return memory
 
@@ -239,7 +240,7 @@ def test_where_positions_begin_anew_nothing_is_lost_or_repeated(
     follower.start_again()
     with caplog.at_level(logging.WARNING):
         assert follower.go_on() == [("a", 1, 21)]
-    assert "looked at once more" in caplog.text
+    assert "reading the heads of all instances again" in caplog.text
     assert [owner.rpartition("||")[2] for owner in follower.offset["marks"]] == ["a"]
     instance.turn(store, 1)
     settled.turn(store, 1)
@@ -260,7 +261,7 @@ def test_a_part_that_cannot_be_read_is_told_and_holds_up_nobody(
         store.put(key, torn)
     with caplog.at_level(logging.WARNING):
         assert follower.go_on() == [("bad", 1, SEGMENT_EVENTS + 1), ("good", 1, 1)]
-    assert "passes over history-0-1-0 of shop||OrchestrationActor||bad: " in caplog.text
+    assert "skips history-0-1-0 of shop||OrchestrationActor||bad: " in caplog.text
 
 
 @pytest.mark.parametrize("torn", [b"{", b"[]", b'{"format": 99}'])
@@ -271,7 +272,7 @@ def test_a_head_that_cannot_be_read_is_told(store: Memory, torn: bytes, caplog: 
     store.put(f"shop||OrchestrationActor||bad||{HEAD}", torn)
     with caplog.at_level(logging.WARNING):
         assert follower.go_on() == [("good", 1, 1)]
-    assert "passes over instance of shop||OrchestrationActor||bad: " in caplog.text
+    assert "skips instance of shop||OrchestrationActor||bad: " in caplog.text
     bad.turn(store, 1)
     assert follower.go_on() == [("bad", 1, 1), ("bad", 1, 2)]
 

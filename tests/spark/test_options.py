@@ -12,9 +12,9 @@ import pytest
 import holdfast.spark
 from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.runtime.embedded.host import EmbeddedHost
-from holdfast.spark.options import Options
-from holdfast.spark.store import Range
-from holdfast.spark.stores import opened
+from holdfast.spark.source.options import Options
+from holdfast.spark.stores.base import Range
+from holdfast.spark.stores.open import open_store
 from spark.written import write
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ URL = "sqlite:///tmp/x.db"
     ("options", "sentence"),
     [
         ({}, "The option 'url' is missing"),
-        ({"url": "mysql://x"}, "neither kind"),
-        ({"url": URL, "table": "cats"}, "there are queues, items, locks, dead_letters, instances, history"),
-        ({"url": URL, "colour": "red"}, "no option 'colour': there are actor_type, app_id, as_of"),
-        ({"url": URL, "partitions": "many"}, "'partitions' is a whole number from 1"),
-        ({"url": URL, "partitions": "0"}, "'partitions' is a whole number from 1"),
-        ({"url": URL, "as_of": "yesterday"}, "'as_of' is a time"),
+        ({"url": "mysql://x"}, "must be sqlite:///path/of/the/file or postgresql://"),
+        ({"url": URL, "table": "cats"}, "The tables are queues, items, locks, dead_letters, instances, history"),
+        ({"url": URL, "colour": "red"}, "no option 'colour'. The options are actor_type, app_id, as_of"),
+        ({"url": URL, "partitions": "many"}, "'partitions' must be a whole number from 1"),
+        ({"url": URL, "partitions": "0"}, "'partitions' must be a whole number from 1"),
+        ({"url": URL, "as_of": "yesterday"}, "'as_of' must be an ISO 8601 time"),
         ({"url": URL, "table_name": "a", "table_prefix": "b"}, "give one of them"),
         ({"url": URL, "packed": "false"}, "'packed' is for snapshots"),
         ({"url": URL, "table": "queues", "packed": "true"}, "'packed' is for snapshots"),
         ({"url": URL, "starting": "tomorrow"}, "'earliest' or 'latest'"),
-        ({"url": URL, "instance": "f1"}, "'instance' does not narrow the table 'items': it is for instances, history"),
-        ({"url": URL, "table": "instances", "queue": "zz"}, "'queue' does not narrow the table 'instances'"),
-        ({"url": URL, "table": "idempotency", "queue": "zz"}, "'queue' does not narrow the table 'idempotency'"),
-        ({"url": URL, "table": "problems", "instance": "f1"}, "'instance' does not narrow the table 'problems'"),
+        ({"url": URL, "instance": "f1"}, "'instance' does not apply to the table 'items', only to instances, history"),
+        ({"url": URL, "table": "instances", "queue": "zz"}, "'queue' does not apply to the table 'instances'"),
+        ({"url": URL, "table": "idempotency", "queue": "zz"}, "'queue' does not apply to the table 'idempotency'"),
+        ({"url": URL, "table": "problems", "instance": "f1"}, "'instance' does not apply to the table 'problems'"),
     ],
 )
 def test_wrong_ones_are_refused_in_a_sentence(options: dict[str, str], sentence: str) -> None:
@@ -69,14 +69,14 @@ def test_any_folder_will_do(tmp_path: Path, folder: str) -> None:
     with holdfast.spark.snapshot(asked, url, directory=copies) as taken:
         taken.items()
         options = asked.read.format.return_value.options.call_args.kwargs
-        with opened(Options.read(options)) as store:
+        with open_store(Options.read(options)) as store:
             assert list(store.keys(Range())) == ["shop||settings"]
 
 
 def test_a_folder_that_nothing_can_be_copied_to(tmp_path: Path) -> None:
     write(tmp_path / "state.db", {"shop||settings": "{}"})
     with (
-        pytest.raises(Unavailable, match="Nothing can be copied to /proc/x: "),
+        pytest.raises(Unavailable, match="Cannot copy the database to /proc/x: "),
         holdfast.spark.snapshot(MagicMock(), f"sqlite://{tmp_path}/state.db", directory="/proc/x"),
     ):
         pass
@@ -112,7 +112,7 @@ def test_a_password_is_seen_nowhere(spark: SparkSession, stack: Any, capfd: pyte
         taken = snapshot.items()
         taken.explain(mode="extended")
         plans += [taken._jdf.queryExecution().toString(), repr(taken), repr(snapshot), repr(Options.read({"url": url}))]
-    with pytest.raises(Exception, match="The snapshot is gone") as gone:
+    with pytest.raises(Exception, match="The snapshot no longer exists") as gone:
         taken.count()
     wrong = spark.read.format("holdfast").options(url=url.replace(f":{port}/", ":1/"), table="queues").load()
     with pytest.raises(Exception, match="PostgreSQL refused") as refused:

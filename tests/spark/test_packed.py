@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import holdfast.spark
-from holdfast.spark.packed import FIRST
+from holdfast.spark.decode.run_length import FIRST
 from properties.driven import DrivenQueue
 from spark.written import read, write
 

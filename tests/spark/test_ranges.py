@@ -11,13 +11,13 @@ import psycopg
 import pytest
 
 from holdfast.local import LocalPostgres
-from holdfast.spark import postgresql
-from holdfast.spark.options import Options
-from holdfast.spark.postgresql import PostgresqlStore, export
-from holdfast.spark.schemas import MADE_BY
-from holdfast.spark.sqlite import COPY, SqliteStore
-from holdfast.spark.store import Range
-from holdfast.spark.tables import TABLES
+from holdfast.spark.decode.tables import TABLES
+from holdfast.spark.source.options import Options
+from holdfast.spark.source.schemas import MADE_BY
+from holdfast.spark.stores import postgresql
+from holdfast.spark.stores.base import Range
+from holdfast.spark.stores.postgresql import PostgresqlStore, export
+from holdfast.spark.stores.sqlite import COPY, SqliteStore
 from spark.written import write
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from holdfast.spark.session import _said_by, _shown
+from holdfast.spark.session import _message_of, _shown
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ from holdfast.spark.session import _said_by, _shown
 )
 def test_a_token_is_not_shown(remote: str) -> None:
     assert _shown(remote) == "sc://db.example:15002"
-    told = _said_by(ValueError(f"It is true: {unquote(remote)} is refused, {remote} as well.\nAt length."), remote)
+    told = _message_of(ValueError(f"It is true: {unquote(remote)} is refused, {remote} as well.\nAt length."), remote)
     assert "s3cret" not in told
     assert "s3%63ret" not in told
     assert told.startswith("It is true: ")
 
 
 def test_what_has_no_parameters_is_told_as_it_is() -> None:
-    assert _said_by(ValueError("The port is wrong."), "sc://db.example:15002/;") == "The port is wrong."
+    assert _message_of(ValueError("The port is wrong."), "sc://db.example:15002/;") == "The port is wrong."

@@ -7,8 +7,8 @@ from urllib.parse import unquote
 import psycopg.conninfo
 import pytest
 
-from holdfast.spark.options import Options
-from holdfast.spark.secrets import without_secrets
+from holdfast.spark.source.options import Options
+from holdfast.spark.source.redaction import without_secrets
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def database(tmp_path: Path, segments_apart: None) -> Path:
         ("lonely", "1", 0),
         ("shop||PushPopActor||good|||segment-0-1", '{"lines": "1", "at": 1.0}', 0),
         ("shop||PushPopActor||else|||metadata", "{}", 0),
-        ("shop||PushPopActor||bytes||shelf-0", "not base64", 1),
+        ("shop||PushPopActor||bytes||delayed-0", "not base64", 1),
         ("shop||OrchestrationActor||later||instance", '{"format": 99}', 0),
         ("shop||OrchestrationActor||orphan||history-0-1-0", "[]", 0),
         ("shop||IdempotencyActor||default@abc||record", "[]", 0),
@@ -104,7 +104,7 @@ def _check_problems(problems: list[dict[str, Any]]) -> None:
     assert {(name, key) for name, key, problem in told if problem == "broken" and name != "@@bad"} == {
         ("torn", "segment-0-1"),
         ("missing", "metadata"),
-        ("bytes", "shelf-0"),
+        ("bytes", "delayed-0"),
         ("orphan", "history-0-1-0"),
         ("default@abc", "record"),
     }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.errors import StorageBroken
-from holdfast.orchestration.chronicle import FORMAT
-from holdfast.pushpop import lanes
+from holdfast.orchestration.storage.record import FORMAT
+from holdfast.pushpop.core import lanes
 from properties.driven import MORNING, DrivenQueue
 from spark.written import read, write
 
@@ -92,7 +92,7 @@ def test_a_segment_that_does_not_add_up_costs_itself(
     # And whoever takes from it is told, too.
     queue.store[key] = stored[key].encode()
     queue.restart()
-    with pytest.raises(StorageBroken, match=f"{key} is not as it was written"):
+    with pytest.raises(StorageBroken, match=f"{key} cannot be decoded"):
         queue.pop(count=9)
 
 
@@ -151,12 +151,25 @@ def test_wrong_types_in_each_table(
     assert all(row["detail"] for row in problems)
 
 
+@pytest.mark.parametrize("text", ["{", "nothing of the kind", "NaN", "", "deep", "deepest"])
+def test_a_result_in_a_history_that_is_not_json_costs_no_row(tmp_path: Path, text: str) -> None:
+    depth = {"deep": 150, "deepest": 500}.get(text, 0)
+    result = "[" * depth + "]" * depth or text
+    event = _EVENT | {"type": "ActivityCompleted", "scheduled_seq": 1, "result": result}
+    del event["fire_at"]
+    values = _everything()
+    write(tmp_path / "state.db", values | {"shop||OrchestrationActor||bad||history-0-1-0": json.dumps([event])})
+    assert read(tmp_path / "state.db", "problems") == []
+    rows = [row for row in read(tmp_path / "state.db", "history") if row["type"] == "ActivityCompleted"]
+    assert [json.loads(row["data"])["result"] for row in rows] == [result]
+
+
 def _dead(entry: dict[str, Any], strange: Any) -> dict[str, Any]:
     return entry | {"origin": entry["origin"] | {"dead_lettered_at": strange}}
 
 
 @pytest.mark.parametrize(
-    "torn", ["{", "[]", "7", '{"items_with_priority": 1}', '{"taken": [[1]]}', "[[[[", b"\xff\xfe"]
+    "torn", ["{", "[]", "7", '{"items_with_priority": 1}', '{"delivered": [[1]]}', "[[[[", b"\xff\xfe"]
 )
 def test_one_lock_or_group_hides_no_other(tmp_path: Path, torn: str | bytes) -> None:
     """Of 8 items, 2 are in each of three locks, 1 was given back, and 1 was never taken."""
@@ -167,8 +180,8 @@ def test_one_lock_or_group_hides_no_other(tmp_path: Path, torn: str | bytes) -> 
     [back] = [queue.lock(count=1, ttl_seconds=300)]
     queue.call("Abandon", {"lock_id": back["lock_id"], "delay_seconds": 300})
     whole = {key: value.decode() for key, value in queue.store.items()}
-    assert {"lock-1", "lock-2", "returned-0"} <= whole.keys()
-    for key, locked, delayed in (("lock-1", 4, 1), ("returned-0", 6, 0)):
+    assert {"lock-1", "lock-2", "redelivery-0"} <= whole.keys()
+    for key, locked, delayed in (("lock-1", 4, 1), ("redelivery-0", 6, 0)):
         folder = tmp_path / key
         folder.mkdir()
         file = _written(folder, good=_queue(2), bad=whole | {key: torn})
@@ -238,8 +251,8 @@ def test_an_actor_that_cannot_be_read_is_one_problem(
     assert sorted((row["actor_id"], row["state_key"]) for row in problems) == [("bad", "instance"), ("bad", "metadata")]
     assert {row["instance_id"] for row in read(tmp_path / "state.db", "history")} == {"good"}
     # The part of a history that is passed over is still told, by whose fault it is.
-    assert "history: 2 rows were passed over" in caplog.text
-    assert "such as instance of bad" in caplog.text
+    assert "history: skipped 2 rows" in caplog.text
+    assert "for example instance of bad" in caplog.text
 
 
 def test_actors_of_another_type_are_told_of_as_such(tmp_path: Path) -> None:
@@ -257,17 +270,17 @@ def test_actors_of_another_type_are_told_of_as_such(tmp_path: Path) -> None:
 
 
 def test_problems_keep_no_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.spark import batches
+    from holdfast.spark.decode import arrow as batches
 
     kept: list[int] = []
 
-    class Watched(batches.Block):
+    class Watched(batches.RunBlock):
         def add(self, *given: Any) -> None:
             super().add(*given)
             kept.append(self.length)
 
-    monkeypatch.setattr("holdfast.spark.tables.Block", Watched)
-    monkeypatch.setattr("holdfast.spark.rows._PAGE_ROWS", 32)
+    monkeypatch.setattr("holdfast.spark.decode.tables.RunBlock", Watched)
+    monkeypatch.setattr("holdfast.spark.decode.decoder._PAGE_ROWS", 32)
     file = _written(tmp_path, **{f"q-{number}": _queue(100) for number in range(40)})
     assert read(file, "problems") == []
     assert sum(kept) >= 4000
@@ -350,8 +363,8 @@ _HEAD = {
     "segments": 1,
     "tail": [_EVENT | {"seq": 2}],
     "values": {},
-    "apart": ["input"],
-    "life": 0,
-    "earlier": [],
+    "external": ["input"],
+    "generation": 0,
+    "earlier_executions": [],
 }
 _RECORD = {"status": "SUCCESS", "owner": "o", "attempts": 1, "updated_at": MORNING, "expires_at": MORNING + 1000}

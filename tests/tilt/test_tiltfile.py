@@ -178,9 +178,13 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def call(graph: Running, method: str, body: bytes = b"") -> str:
+    return await ask(graph, f"/v1.0/actors/CounterActor/tilt/method/{method}", body)
+
+
+async def ask(graph: Running, path: str, body: bytes) -> str:
     daprd = graph.resources["daprd"].readiness_probe
     assert daprd is not None
-    url = f"{daprd['http_get'].removesuffix('/v1.0/healthz/outbound')}/v1.0/actors/CounterActor/tilt/method/{method}"
+    url = f"{daprd['http_get'].removesuffix('/v1.0/healthz/outbound')}{path}"
     async with aiohttp.ClientSession() as session, session.post(url, data=body) as answer:
         text = await answer.text()
         assert answer.status == 200, text
@@ -189,6 +193,8 @@ async def call(graph: Running, method: str, body: bytes = b"") -> str:
 
 async def test_its_commands_give_a_dapr_that_serves_reloads_and_ends(running: Running) -> None:
     assert await call(running, "Add", b"42") == "42"
+    pushed = await ask(running, "/v1.0/invoke/holdfast/method/queue/orders/push", b'{"item": 1}')
+    assert '"count":1' in pushed
 
     await running.start("app")
     assert await call(running, "Get") == "42"

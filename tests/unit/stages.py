@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from holdfast.errors import TooLarge
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from typing import Any
 
 
 class Staged(Protocol):
@@ -34,3 +34,15 @@ def staged(make: Callable[[], AnyStage], body: Callable[[AnyStage], Coroutine[An
 
     test.__doc__ = body.__doc__
     return test
+
+
+def takes_little(host: SimulatedHost) -> None:
+    """From now on its store refuses transactions of more than 500,000 bytes."""
+    save = host.client.save_state
+
+    async def save_little(actor_type: str, actor_id: str, changes: Any) -> None:
+        if sum(len(change.value or b"") for change in changes) > 500_000:
+            raise TooLarge("This is larger than the sidecar takes.")
+        await save(actor_type, actor_id, changes)
+
+    host.client.save_state = save_little  # type: ignore[method-assign]

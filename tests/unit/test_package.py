@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.client import Client
-from holdfast.runtime.work import DurableActor
+from holdfast.runtime.unit_of_work import DurableActor
 
 
 def test_the_package_has_what_authors_and_callers_need() -> None:

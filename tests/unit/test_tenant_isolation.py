@@ -9,22 +9,20 @@ import pytest
 
 from holdfast import App, Context, activity_context
 from holdfast.errors import ActivityFailed, NonRetryable
-from holdfast.gateway.census import Census
-from holdfast.gateway.configuration import Configuration
-from holdfast.gateway.dead_letters import DeadLetters
-from holdfast.gateway.partitions import Partitions
-from holdfast.gateway.pushes import Pushes
-from holdfast.gateway.server import OWN_ACTORS
-from holdfast.identity import qualify
-from holdfast.orchestration.actor import orchestration_actor
-from holdfast.orchestration.interface import ORCHESTRATION_TYPE
-from holdfast.orchestration.tenants import REGISTER, TENANT_INDEX_TYPE
-from holdfast.orchestration.vigil import VIGIL_TYPE
-from holdfast.pushpop.doorbell import DOORBELL_TYPE
-from holdfast.runtime.refusals import accepted
+from holdfast.gateway.metrics.queue_stats import QueueStats
+from holdfast.gateway.queues.config import Configuration
+from holdfast.gateway.queues.dead_letters import DeadLetters
+from holdfast.gateway.queues.partitions import Partitions
+from holdfast.gateway.queues.push_routing import Pushes
+from holdfast.kinds import NOTIFIER_TYPE, ORCHESTRATION_TYPE, RESCUER_TYPE, TENANT_INDEX_TYPE
+from holdfast.names import qualify
+from holdfast.orchestration.actor.actor import orchestration_actor
+from holdfast.orchestration.index.tenant_index import REGISTER
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
-from holdfast.worker.beside import BesideServer
+from holdfast.server import OWN_ACTORS
+from holdfast.wire.errors import raise_for_refusal
+from holdfast.worker.local_source import LocalWorkSource
 from holdfast.worker.worker import Worker
 
 app = App()
@@ -96,26 +94,28 @@ async def use_queues(world: World, tenant: str) -> None:
     await Configuration(partitions).change(queue, dump(config), config)
     for number in range(6):
         data = {"item": number, "dedup_id": str(number)}
-        accepted(await Pushes(partitions).push(queue, dump(data), data))
+        raise_for_refusal(await Pushes(partitions).push(queue, dump(data), data))
     locks = [await partitions.pop(queue, "PopWithAck", dump({"count": 1, "ttl_seconds": 5})) for _ in range(6)]
     for lock in locks[:2]:
-        accepted(await partitions.call_holder(queue, lock["lock_id"], "DeadLetter", dump({"lock_id": lock["lock_id"]})))
+        raise_for_refusal(
+            await partitions.call_holder(queue, lock["lock_id"], "DeadLetter", dump({"lock_id": lock["lock_id"]}))
+        )
     # Some are moved by the queue itself, when their locks expire.
     await asyncio.sleep(20)
     letters = DeadLetters(partitions)
     assert len((await letters.page(queue, 100, None))["dead_letters"]) == 6
     assert (await letters.redrive(queue, None, None))["redriven"] == 6
-    counted = await Census(world.host.client).take(tenant)
+    counted = await QueueStats(world.host.client).take(tenant)
     assert set(counted.queues) == {"orders", "graves"}
     assert counted.queues["orders"]["count"] == 6
     await partitions.close()
 
 
 async def use_orchestrations(world: World, tenant: str) -> Any:
-    worker = asyncio.create_task(Worker(BesideServer(world.host.client, alone=True), app.registry).run())
+    worker = asyncio.create_task(Worker(LocalWorkSource(world.host.client, alone=True), app.registry).run())
     try:
         instance = qualify(tenant, "run")
-        accepted(await world.ask(ORCHESTRATION_TYPE, instance, "Start", {"name": "busy"}))
+        raise_for_refusal(await world.ask(ORCHESTRATION_TYPE, instance, "Start", {"name": "busy"}))
         async with asyncio.timeout(300):
             while (status := await world.ask(ORCHESTRATION_TYPE, instance, "Status"))["ended_at"] is None:
                 await asyncio.sleep(1)
@@ -148,12 +148,12 @@ def test_everything_that_is_called_is_of_the_tenant(tenant: str) -> None:
 
 
 def check(called: set[tuple[str, str]], tenant: str) -> None:
-    shared = {TENANT_INDEX_TYPE, DOORBELL_TYPE, VIGIL_TYPE}
+    shared = {TENANT_INDEX_TYPE, NOTIFIER_TYPE, RESCUER_TYPE}
     for actor_type, actor_id in called:
         if actor_type == "IdempotencyActor":
             assert actor_id.startswith(f"{tenant}@")
         elif actor_type in shared:
-            assert actor_id == REGISTER or actor_type in (DOORBELL_TYPE, VIGIL_TYPE)
+            assert actor_id == REGISTER or actor_type in (NOTIFIER_TYPE, RESCUER_TYPE)
         elif tenant == "default":
             assert not actor_id.startswith("@"), (actor_type, actor_id)
         else:

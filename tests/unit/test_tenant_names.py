@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.errors import InvalidRequest
 from holdfast.idempotency.interface import record_id
-from holdfast.identity import (
-    beside,
+from holdfast.names import (
     check_actor_id,
+    in_same_tenant,
     is_first_partition,
     partition_id,
     qualify,
@@ -33,7 +33,7 @@ def test_what_is_joined_can_be_split() -> None:
         assert split_queue_actor(actor_id) == (tenant, name, partition)
         assert split_partition(actor_id) == (qualify(tenant, name), partition)
         assert is_first_partition(actor_id) == (partition == 0)
-        assert beside(qualify(tenant, name), "other") == qualify(tenant, "other")
+        assert in_same_tenant(qualify(tenant, name), "other") == qualify(tenant, "other")
     for tenant, name in product(TENANTS, NAMES):
         assert split_instance_actor(check_actor_id(qualify(tenant, name))) == (tenant, name)
 

@@ -1,9 +1,12 @@
-"""``holdfast dev``: the app on real Dapr on this machine, with one command, one log and one Ctrl-C."""
+"""``holdfast dev``: runs the app with Dapr on this machine, with one log, until Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import secrets
+import shlex
 import signal
 import sys
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ from holdfast.local.log_lines import LEVELS, shorten
 from holdfast.local.ports import free_port
 from holdfast.local.progress import TerminalProgress
 from holdfast.local.stack import LOOPBACK
-from holdfast.runtime.embedded.folder import DataFolder
+from holdfast.runtime.embedded.data_folder import DataFolder
 
 if TYPE_CHECKING:
     from holdfast.local import DaprBinaries, Sidecar
@@ -41,23 +44,28 @@ _COLOURS = {
 
 @click.command(short_help="Run the server on real Dapr on this machine.")
 @click.argument("apps", nargs=-1, metavar="[MODULE:APP]...")
-@option("--store", type=click.Choice(["sqlite", "postgresql"]), default="sqlite", help="What daprd keeps state in.")
+@option("--store", type=click.Choice(["sqlite", "postgresql"]), default="sqlite", help="daprd's state store.")
 @option(
     "--data",
     type=click.Path(path_type=Path),
     default="./holdfast-data",
-    help="Folder whose subfolder 'dapr' holds state, reminders and logs.",
+    help="Folder; its subfolder 'dapr' has state, reminders and logs.",
 )
 @option(
-    "--port", type=click.IntRange(0, 65535), default=8080, help="Port of the server, on 127.0.0.1; 0 takes a free one."
+    "--port", type=click.IntRange(0, 65535), default=8080, help="Port of the server on 127.0.0.1; 0 picks a free one."
 )
-@option("--app-id", default="holdfast", help="Dapr's name of the app, and the prefix of its keys.")
-@option("--drain-timeout", type=click.FloatRange(1.0), default=30.0, help="Seconds turns get to end at the stop.")
+@option("--app-id", default="holdfast", help="Dapr app id, and the prefix of the state keys.")
+@option(
+    "--drain-timeout",
+    type=click.FloatRange(1.0),
+    default=30.0,
+    help="Seconds that running turns and activities get to finish at shutdown.",
+)
 @option(
     "--dapr-log-level",
     type=click.Choice(LEVELS),
     default="error",
-    help="What of Dapr's and PostgreSQL's logs is shown. All of it is in files in --data.",
+    help="Lowest level of Dapr's and PostgreSQL's log lines to show. The full logs are files in --data.",
 )
 def dev(
     apps: tuple[str, ...],
@@ -68,10 +76,10 @@ def dev(
     drain_timeout: float,
     dapr_log_level: str,
 ) -> None:
-    """Run the apps named by MODULE:APP beside a real daprd, with placement, scheduler and a database, on loopback.
+    """Run the apps named by MODULE:APP with daprd, placement, scheduler and a database, on loopback.
 
-    Dapr is taken from this machine, or built once where it is missing. State and reminders stay in --data.
-    Ctrl-C ends all of it in order: the app finishes its turns first. Exits with 1 when one of them dies.
+    Uses the Dapr binaries of this machine, or builds them once if there are none. State and reminders stay in --data.
+    Ctrl-C stops everything in order: the app finishes its turns first. Exits with 1 when a process dies.
     """
     with TerminalProgress() as progress:
         binaries = ensure_dapr(progress)
@@ -88,7 +96,7 @@ def dev(
 
 @dataclass
 class _Session:
-    """From the start of the first process to the end of the last."""
+    """Starts the processes, watches them, and stops them in order."""
 
     apps: tuple[str, ...]
     store: str
@@ -113,14 +121,14 @@ class _Session:
     def _interrupted(self, running: asyncio.Task[None]) -> None:
         if not self.stopping:
             self.stopping = True
-            click.echo("Stopping: the app finishes its turns first. Ctrl-C again ends it at once.")
+            click.echo("Stopping: the app finishes its turns first. Press Ctrl-C again to kill it.")
             running.cancel()
         elif self.app is not None:
-            # What it used ends in a moment; the app is what may take long.
+            # Only the app may take long; the other processes stop within a moment.
             self.app.send_signal(signal.SIGKILL)
 
     async def _run(self, binaries: DaprBinaries) -> None:
-        # Entered in the order of need, so left in the reverse: the app drains while all it uses still runs.
+        # Processes stop in reverse order of their start, so the app drains while its dependencies still run.
         async with contextlib.AsyncExitStack() as stack:
             processes = []
             resources = self.folder / "resources"
@@ -132,7 +140,7 @@ class _Session:
                 processes.append(postgres.process)
                 url = await postgres.create_database(_DATABASE, exist_ok=True)
                 write_component("postgresql-v2", resources, connection=url)
-                # Terminals and logs are no place for it.
+                # The password must not show in terminals and logs.
                 where = f"{URL(url).with_password(None)}, with the password in {postgres.password_file}"
             else:
                 where = f"sqlite:///{quote(str(self.folder / 'state.db'))}"
@@ -155,19 +163,27 @@ class _Session:
                         together.create_task(_fail_when_ended(process))
                     await sidecar.wait_ready(timeout=_SECONDS_TO_START)
                     await self.app.wait_ready(answers_ok(f"http://{LOOPBACK}:{self.port}/readyz"))
-                    click.echo(f"Holdfast on http://{LOOPBACK}:{self.port}, beside daprd on {sidecar.url}")
+                    click.echo(f"Holdfast on http://{LOOPBACK}:{self.port}, with daprd on {sidecar.url}")
                     click.echo(f"Data:  {where}\nLogs:  {self.folder}")
+                    click.echo(f"Other services call it as '{self.app_id}': {_joining(dapr, sidecar)}")
                     await asyncio.Event().wait()
-            except* ComponentFailed as failed:
+            # Not `except*`: before Python 3.11.4 it raises a group again.
+            except ExceptionGroup as group:
+                failed, others = group.split(ComponentFailed)
+                if failed is None or others is not None:
+                    raise
                 raise failed.exceptions[0] from None
 
     def _show_some(self, name: str, line: str) -> None:
         level, text = shorten(line)
-        # Dapr logs every end of a connection as an error, also when it is asked to stop.
+        # Dapr logs every closed connection as an error, even while it is stopping.
         if LEVELS.index(level) >= LEVELS.index(self.dapr_log_level) and not self.stopping:
             _show(name, f"{level.upper():<7} {text}")
 
     def _app(self, sidecar: Sidecar) -> ChildProcess:
+        # A process of its own: it imports Dapr's SDK, which other commands start without.
+        from holdfast.runtime.dapr.admission import VARIABLE
+
         command = [
             *(sys.executable, "-m", "holdfast", "serve", *self.apps),
             *("--host", "dapr", "--listen", LOOPBACK, "--port", str(self.port)),
@@ -177,9 +193,24 @@ class _Session:
             "app",
             command,
             log=self.folder / "app.log",
-            environment={**sidecar.environment, "PYTHONUNBUFFERED": "1"},
+            # The app is one process, so a secret made for this run is enough.
+            environment={
+                VARIABLE: os.environ.get(VARIABLE) or secrets.token_hex(32),
+                **sidecar.environment,
+                "PYTHONUNBUFFERED": "1",
+            },
             on_line=lambda line: _show("app", line),
         )
+
+
+def _joining(dapr: LocalDapr, sidecar: Sidecar) -> str:
+    """Returns the ``dapr run`` options with which another service can call this app and its actors."""
+    options = [
+        *("--config", str(sidecar.configuration)),
+        *("--placement-host-address", dapr.placement.address),
+        *("--scheduler-host-address", dapr.scheduler.address),
+    ]
+    return f"dapr run {shlex.join(options)}"
 
 
 async def _fail_when_ended(process: ChildProcess) -> None:

@@ -1,4 +1,4 @@
-"""``holdfast doctor``: what is found on this machine, what is missing, and how to get it."""
+"""``holdfast doctor``: lists the components found on this machine, the missing ones, and how to get them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SPOKEN: dict[Purpose, str] = {
 }
 
 
-@click.command(short_help="Say what is found here, what is missing, and how to get it.")
+@click.command(short_help="List the components found, the missing ones, and how to get them.")
 @option("--json", "as_json", is_flag=True, help="For programs: a JSON object instead of a table.")
 @option(
     "--for",
@@ -44,13 +44,13 @@ _SPOKEN: dict[Purpose, str] = {
     type=click.Choice(_PURPOSES),
     multiple=True,
     default=("embedded",),
-    help="What must be possible here; may be given several times.",
+    help="Purpose whose components must be there; can be repeated.",
 )
 def doctor(as_json: bool, purposes: Sequence[Purpose]) -> None:
-    """Say what is found on this machine, what is missing, and how to get it.
+    """List the components found on this machine, the missing ones, and how to get them.
 
-    Exit codes: 0 when all is there that the purposes named with --for need (running the embedded server, when none
-    is named), 3 when something of it is missing, 2 for a wrong call.
+    Exit codes: 0 when all components needed for --for (default: the embedded server) are there, 3 when some are
+    missing, 2 for wrong usage.
     """
     findings = take_inventory()
     missing = [finding for finding in findings if not finding.found and finding.needed_for in purposes]
@@ -74,11 +74,11 @@ def _show(findings: Sequence[Finding], missing: Sequence[Finding], purposes: Seq
         table.add_row(finding.name, found, _SPOKEN[finding.needed_for], Text(finding.where or finding.how_to_get or ""))
     console = Console(highlight=False)
     if not console.is_terminal:
-        # Nobody's window limits it: paths stay in one piece for grep.
+        # Not a terminal: paths stay on one line, for grep.
         console.width = 200
     console.print(table)
     wanted = ", ".join(_SPOKEN[purpose] for purpose in purposes)
     if missing:
         console.print(f"Missing for {wanted}: {', '.join(finding.name for finding in missing)}.", markup=False)
     else:
-        console.print(f"All is there for {wanted}.", markup=False)
+        console.print(f"Nothing is missing for {wanted}.", markup=False)

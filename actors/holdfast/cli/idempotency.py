@@ -1,4 +1,4 @@
-"""``holdfast idempotency``: everything the REST interface can do with effects that must happen once."""
+"""``holdfast idempotency``: the idempotency calls of the REST interface."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from rich.text import Text
 from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import from_arguments
-from holdfast.cli.remote import NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
-from holdfast.cli.watching import interval_option, watch
+from holdfast.cli.session import NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
+from holdfast.cli.watch import interval_option, watch
 from holdfast.idempotency.record import DEFAULT_LEASE, DEFAULT_RETENTION, MAX_LEASE, MAX_RETENTION
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from holdfast.cli.remote import Server
+    from holdfast.cli.session import Server
     from holdfast.client.idempotency import Answer
 
 EXIT_CODES = """\b
 Exit codes:
-  0  done; of begin: run it
-  1  refused, or the lease is somebody else's
-  2  wrong usage, or a value the server does not take
-  3  nothing to do, it has run; or nothing is known of the key
-  4  not now: somebody else is running it
+  0  done; for begin: run it now
+  1  refused, or another owner has the lease
+  2  wrong usage, or a value the server rejects
+  3  nothing to do: it has run; or the key is unknown
+  4  in progress: another owner is running it
   5  the server cannot be reached; nothing was done
-  6  no clear answer; it may or may not have been done
+  6  no clear response; it may or may not have been done
 """
 
 _key = click.argument("key")
-_tenant = option("--for-tenant", "tenant_id", help="Whose key it is.", show_default="your own")
-_owner = option("--owner", required=True, help="As begin printed it.")
+_tenant = option("--for-tenant", "tenant_id", help="Tenant of the key.", show_default="your own")
+_owner = option("--owner", required=True, help="The owner that begin printed.")
 _lease = option(
     "--lease",
     type=click.IntRange(1, MAX_LEASE),
     default=DEFAULT_LEASE,
-    help="Seconds that others wait when you are gone.",
+    help="Seconds until another owner may begin if this one dies.",
 )
 
 
 @click.group(cls=RemoteGroup, epilog=EXIT_CODES)
 def idempotency() -> None:
-    """Run what must happen once: ask first, tell afterwards."""
+    """Run an effect once for each key: begin before it, commit or fail after it."""
 
 
-@idempotency.command(short_help="Show what is known of a key.")
+@idempotency.command(short_help="Show the record of a key.")
 @_key
 @_tenant
-@option("--watch", "watching", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
 @interval_option
 @server_command
 def show(server: Server, as_json: bool, key: str, tenant_id: str | None, watching: bool, interval: float) -> None:
-    """Show what is known of a key: whether it has run, who runs it, what came of it.
+    """Show the record of a key: its status, owner and result.
 
-    With --watch and --json, a line for each look.
+    With --watch and --json, prints one line per refresh.
     """
     with server.connect() as session:
         calls = session.record(tenant_id, key)
@@ -72,19 +72,19 @@ def show(server: Server, as_json: bool, key: str, tenant_id: str | None, watchin
         printing.console().print(_record(answer))
 
 
-@idempotency.command(short_help="Ask whether to run it.")
+@idempotency.command(short_help="Take the lease of a key, or show its result.")
 @_key
 @_tenant
-@option("--owner", help="What you are known by; one is made up when left out.")
+@option("--owner", help="Your owner id.", show_default="generated")
 @_lease
 @server_command
 def begin(server: Server, as_json: bool, key: str, tenant_id: str | None, owner: str | None, lease: int) -> None:
-    """Ask whether to run what this key stands for. Exits with 0 when you are to, and prints who you are.
+    """Take the lease of a key. Exits with 0 and prints the owner id when the effect is to be run now.
 
-    When it has run, prints what came of it, as JSON, and exits with 3.
+    When it has run already, prints its result as JSON and exits with 3.
     """
     with server.connect() as session:
-        # An owner of our own makes it safe to ask again when an answer was lost.
+        # The owner id is chosen here, so that the call can be repeated when a response is lost.
         answer = session.ask(session.record(tenant_id, key).begin(owner or secrets.token_urlsafe(12), lease))
     runs = answer["outcome"] == "run"
     if as_json:
@@ -92,13 +92,13 @@ def begin(server: Server, as_json: bool, key: str, tenant_id: str | None, owner:
     elif runs:
         click.echo(answer["owner"])
     else:
-        click.echo("It has run.", err=True)
+        click.echo("It has run already. Its result:", err=True)
         printing.console().print(printing.value(answer["result"], whole=True), soft_wrap=True)
     if not runs:
         sys.exit(NOTHING_THERE)
 
 
-@idempotency.command(short_help="Tell that it has happened.")
+@idempotency.command(short_help="Record that it has succeeded.")
 @_key
 @click.argument("result", required=False)
 @_tenant
@@ -107,43 +107,43 @@ def begin(server: Server, as_json: bool, key: str, tenant_id: str | None, owner:
     "--retention",
     type=click.IntRange(1, MAX_RETENTION),
     default=DEFAULT_RETENTION,
-    help="Seconds that it is remembered.",
+    help="Seconds that the record is kept.",
 )
 @server_command
 def commit(
     server: Server, as_json: bool, key: str, result: str | None, tenant_id: str | None, owner: str, retention: int
 ) -> None:
-    """Tell that it has happened, and what came of it: RESULT, which is JSON."""
+    """Record that the effect has succeeded, with RESULT, which is JSON."""
     text = b"null" if result is None else next(from_arguments([result]))
     with server.connect() as session:
         answer = session.ask(session.record(tenant_id, key).commit(owner, text, retention))
-    show_done(answer, as_json, "recorded: it has happened")
+    show_done(answer, as_json, "Recorded as done")
 
 
-@idempotency.command(short_help="Tell that it has not happened.")
+@idempotency.command(short_help="Record that it has failed.")
 @_key
 @_tenant
 @_owner
-@option("--error", default="", help="Why; the next one sees it.")
+@option("--error", default="", help="The error; shown as the last error of the key.")
 @server_command
 def fail(server: Server, as_json: bool, key: str, tenant_id: str | None, owner: str, error: str) -> None:
-    """Tell that it has not happened: whoever begins next runs it."""
+    """Record that the effect has failed: the next begin runs it again."""
     with server.connect() as session:
         answer = session.ask(session.record(tenant_id, key).fail(owner, error))
-    show_done(answer, as_json, "recorded: it has not happened")
+    show_done(answer, as_json, "Recorded as failed")
 
 
-@idempotency.command(short_help="Tell that it still runs.")
+@idempotency.command(short_help="Renew the lease.")
 @_key
 @_tenant
 @_owner
 @_lease
 @server_command
 def renew(server: Server, as_json: bool, key: str, tenant_id: str | None, owner: str, lease: int) -> None:
-    """Tell that it still runs, so that nobody else begins."""
+    """Renew the lease while the effect runs, so that no other owner can begin."""
     with server.connect() as session:
         answer = session.ask(session.record(tenant_id, key).renew(owner, lease))
-    show_done(answer, as_json, f"yours until {printing.moment(answer['lease_expires_at'])}")
+    show_done(answer, as_json, f"Leased until {printing.moment(answer['lease_expires_at'])}")
 
 
 def _record(answer: Answer) -> RenderableType:

@@ -1,4 +1,4 @@
-"""``holdfast``: the command line's front door."""
+"""``holdfast``: the entry point of the command line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from holdfast import __version__
 from holdfast.cli.options import from_settings_file
 from holdfast.errors import HoldfastError
 
-#: Each is a function of that name in a module of that name.
+#: Each command is a function of that name in a module of that name.
 COMMANDS = ("dev", "doctor", "idempotency", "orchestration", "queue", "serve", "snapshot", "token", "worker")
 
 _EPILOG = (
-    "Every option is also an environment variable HOLDFAST_…, shown beside it, and a key of holdfast.toml in the "
-    "working directory: the command line wins over the environment, and the environment over the file."
+    "Every option can also be set by the environment variable HOLDFAST_… shown next to it, or by a key of "
+    "holdfast.toml in the working directory. The command line wins over the environment, the environment over the file."
 )
 
 
 class Commands(click.Group):
-    """Reads a command when it is asked for: what one of them needs can take longer to import than another to run."""
+    """Imports each command only when it is used: some take longer to import than others to run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -44,7 +44,7 @@ def cli(context: click.Context) -> None:
 
 
 def main() -> None:
-    """The console script. A designed error is one sentence and exit code 1; a wrong call is click's 2."""
+    """Runs the command line. A HoldfastError is printed and exits with 1; wrong usage exits with click's 2."""
     try:
         cli()
     except HoldfastError as error:

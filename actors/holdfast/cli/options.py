@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SETTINGS_FILE = Path("holdfast.toml")
-#: A key of the file that is no option's: a table of tables, one for each tenant.
+#: The one key of the file that is not an option: a table with one table for each tenant.
 TENANTS = "tenants"
 _PREFIX = "HOLDFAST_"
 
 
 def option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
-    """``--some-thing`` is also ``HOLDFAST_SOME_THING`` and ``some-thing = …`` in ``holdfast.toml``.
+    """Declares ``--some-thing``, with ``HOLDFAST_SOME_THING`` and ``some-thing = …`` in ``holdfast.toml``.
 
-    One that is given another variable, because its name means something else elsewhere, has that one's name there too.
+    With another ``envvar``, because the option's name means something else in other commands, the key of the file
+    follows that variable.
     """
     long = next(name for name in names if name.startswith("--")).partition("/")[0]
     variable = _PREFIX + long.removeprefix("--").replace("-", "_").upper()
@@ -31,13 +32,13 @@ def option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
 
 
 def from_settings_file(context: click.Context, path: Path = SETTINGS_FILE) -> dict[str, Any]:
-    """The file's values as click's defaults, for every command that has such an option, in groups of groups too."""
+    """Returns the file's values as click's defaults, for each command with such an option, in nested groups too."""
     assert isinstance(context.command, click.Group)
     values = _read(path)
     values.pop(TENANTS, None)
     if not values:
         return {}
-    # As text, as an environment variable has it: click would make 1 of 1.5, and "true" of true.
+    # Numbers as text, as in an environment variable: click would turn 1.5 into 1.
     by_name = {
         key.replace("_", "-"): value if isinstance(value, bool | list | dict) else str(value)
         for key, value in values.items()
@@ -46,17 +47,15 @@ def from_settings_file(context: click.Context, path: Path = SETTINGS_FILE) -> di
     defaults = _defaults(context, context.command, by_name, known)
     unknown = sorted(key for key in values if key.replace("_", "-") not in known)
     if unknown:
-        raise SettingsError(
-            f"{path} has a key that no option goes by: {unknown[0]}. 'holdfast COMMAND --help' lists them."
-        )
+        raise SettingsError(f"{path} has an unknown key: {unknown[0]}. 'holdfast COMMAND --help' lists the options.")
     return defaults
 
 
 def tenants_table(path: Path = SETTINGS_FILE) -> dict[str, Any]:
-    """What the file says of tenants, by their names."""
+    """Returns the file's settings of tenants, by tenant name."""
     table = _read(path).get(TENANTS, {})
     if not isinstance(table, dict):
-        raise SettingsError(f"{path}: {TENANTS} is a table of tables, as in [{TENANTS}.acme].")
+        raise SettingsError(f"{path}: {TENANTS} must be a table of tables, as in [{TENANTS}.acme].")
     return table
 
 
@@ -70,26 +69,33 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _defaults(context: click.Context, group: click.Group, values: dict[str, Any], known: set[str]) -> dict[str, Any]:
-    """As click wants them: by command, and by the name of the parameter; ``known`` gathers the options' names."""
-    defaults: dict[str, Any] = {}
+    """Returns the values by command and parameter name, as click takes them; adds the options' names to ``known``."""
+    defaults: dict[Any, Any] = {}
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        mine = {
-            key: param.name
+        options = {
+            key: param
             for param in command.params
             if isinstance(param, click.Option) and param.name
             for key in _keys(param)
         }
-        known.update(mine)
-        defaults[name] = {mine[key]: value for key, value in values.items() if key in mine}
+        known.update(options)
+        defaults[name] = {
+            options[key].name: _fitting(options[key], value) for key, value in values.items() if key in options
+        }
         if isinstance(command, click.Group):
             defaults[name] |= _defaults(context, command, values, known)
     return defaults
 
 
+def _fitting(param: click.Option, value: Any) -> Any:
+    """Returns the value as click takes it: of a string for a repeatable option, click would take each letter."""
+    return [value] if param.multiple and isinstance(value, str) else value
+
+
 def _keys(param: click.Option) -> list[str]:
-    """What it goes by in the file."""
+    """Returns the option's keys in the file."""
     if isinstance(param.envvar, str):
         return [param.envvar.removeprefix(_PREFIX).replace("_", "-").lower()]
     return [long.removeprefix("--") for long in param.opts if long.startswith("--")]

@@ -1,4 +1,4 @@
-"""``holdfast orchestration``: everything the REST interface can do with orchestrations, for people and for scripts."""
+"""``holdfast orchestration``: the orchestration calls of the REST interface."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.orchestration_history import export, history
 from holdfast.cli.queue_input import from_arguments
-from holdfast.cli.remote import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
-from holdfast.cli.watching import interval_option, watch
-from holdfast.client.run_answers import ended
-from holdfast.client.run_calls import LONGEST_WAIT, list_runs
+from holdfast.cli.session import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
+from holdfast.cli.watch import interval_option, watch
+from holdfast.client.api.orchestrations import LONGEST_WAIT, list_runs
+from holdfast.client.run_models import ended
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import BinaryIO
 
-    from holdfast.cli.remote import Server, Session
-    from holdfast.client.run_calls import Answer, RunCalls
+    from holdfast.cli.session import Server, Session
+    from holdfast.client.api.orchestrations import Answer, RunCalls
 
     Call = Callable[[RunCalls], Coroutine[Any, Any, Answer]]
 
@@ -32,31 +32,31 @@ EXIT_CODES = """\b
 Exit codes:
   0  done
   1  refused; or the orchestration failed, or was cancelled
-  2  wrong usage, or a value the server does not take
+  2  wrong usage, or a value the server rejects
   3  nothing there: no such instance, or no orchestration of that name
-  4  not yet: time is up, and it has not ended
+  4  not yet: it has not ended in time
   5  the server cannot be reached; nothing was done
-  6  no clear answer; it may or may not have been done
+  6  no clear response; it may or may not have been done
 """
-STATUSES = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "FAILED", "CANCELLED")
+STATUSES = ("PENDING", "RUNNING", "SUSPENDED", "BLOCKED", "COMPLETED", "FAILED", "CANCELLED")
 MOST_LISTED = 100
 
 _instance = click.argument("instance_id", metavar="ID")
-_reason = option("--reason", help="Why; kept in its history.")
+_reason = option("--reason", help="The reason, which is kept in the history.")
 
 
 @click.group(cls=RemoteGroup, epilog=EXIT_CODES)
 def orchestration() -> None:
-    """Start, look at, talk to and end orchestrations of a running server."""
+    """Start, inspect and control orchestration instances on a running server."""
 
 
-@orchestration.command(short_help="Start one.")
+@orchestration.command(short_help="Start an instance.")
 @click.argument("name")
 @click.argument("given", metavar="[INPUT]", required=False)
 @option("--file", type=click.File("rb"), help="The input is the JSON in this file; '-' is standard input.")
-@option("--instance-id", help="What it is known by; one is made up when left out.")
-@option("--version", help="Which version of it; the one that was declared last when left out.")
-@option("--within", type=click.FloatRange(0), help="Wait so many seconds for its end, and print what came of it.")
+@option("--instance-id", help="Id of the instance.", show_default="generated")
+@option("--version", help="Version of the orchestration.", show_default="the one declared last")
+@option("--within", type=click.FloatRange(0), help="Wait up to this many seconds for its end, and print its output.")
 @server_command
 def start(
     server: Server,
@@ -70,7 +70,7 @@ def start(
 ) -> None:
     """Start an orchestration with an input, which is JSON, and print the id of the instance.
 
-    With an --instance-id that there is already, nothing is run again.
+    An --instance-id that exists already is not started again.
     """
     import uuid
 
@@ -88,18 +88,18 @@ def start(
         return
     click.echo(answer["instance_id"])
     if not answer["created"]:
-        click.echo("It had been started before.", err=True)
+        click.echo("The instance exists already; it was not started again.", err=True)
 
 
-@orchestration.command(short_help="Show how one stands.")
+@orchestration.command(short_help="Show the status of an instance.")
 @_instance
-@option("--watch", "watching", is_flag=True, help="Show it again and again, until it has ended, or Ctrl-C.")
+@option("--watch", "watching", is_flag=True, help="Refresh until it has ended, or Ctrl-C.")
 @interval_option
 @server_command
 def status(server: Server, as_json: bool, instance_id: str, watching: bool, interval: float) -> None:
-    """Show how an instance stands: its input, what came of it, what it says of itself.
+    """Show the status of an instance, with its input, output and custom status.
 
-    With --watch and --json, a line for each look.
+    With --watch and --json, prints one line per refresh.
     """
     with server.connect() as session:
         calls = session.run(instance_id)
@@ -114,15 +114,15 @@ def status(server: Server, as_json: bool, instance_id: str, watching: bool, inte
         printing.console().print(tables.status(answer))
 
 
-@orchestration.command(short_help="Wait for the end of one, and print its output.")
+@orchestration.command(short_help="Wait for the end of an instance, and print its output.")
 @_instance
-@option("--within", type=click.FloatRange(0), help="Seconds at most.", show_default="as long as it takes")
+@option("--within", type=click.FloatRange(0), help="Longest wait in seconds.", show_default="no limit")
 @server_command
 def wait(server: Server, as_json: bool, instance_id: str, within: float | None) -> None:
     """Wait until an instance has ended, and print its output as JSON.
 
-    Exits with 1 when it failed or was cancelled, and says why; with 4 when it has not ended in time. With --json, its
-    status in any case.
+    Exits with 1 and prints the reason when it failed or was cancelled; exits with 4 when it has not ended in time.
+    With --json, always prints its status.
     """
     with server.connect() as session:
         answer = _wait(session, session.run(instance_id), within)
@@ -133,68 +133,68 @@ def wait(server: Server, as_json: bool, instance_id: str, within: float | None) 
 @_instance
 @click.argument("event")
 @click.argument("data", metavar="[DATA]", required=False)
-@option("--event-id", help="Raised again with the same, it counts once.")
+@option("--event-id", help="Events with the same id count once; the last 1000 ids are kept.")
 @server_command
 def raise_event(
     server: Server, as_json: bool, instance_id: str, event: str, data: str | None, event_id: str | None
 ) -> None:
     """Raise an event, with DATA, which is JSON, for an instance that waits for it.
 
-    Dropped when it does not, unless the event's name is one of its mailboxes.
+    The event is dropped when the instance does not wait for it, unless its name is a mailbox.
     """
     import uuid
 
-    text, known_by = _json(data, None), event_id or uuid.uuid4().hex
-    _tell(server, as_json, instance_id, lambda run: run.raise_event(event, text, known_by), f"{event} raised")
+    text, unique_id = _json(data, None), event_id or uuid.uuid4().hex
+    _call(server, as_json, instance_id, lambda run: run.raise_event(event, text, unique_id), f"{event} raised")
 
 
-@orchestration.command(short_help="Ask one to end.")
+@orchestration.command(short_help="Cancel an instance.")
 @_instance
 @_reason
 @server_command
 def cancel(server: Server, as_json: bool, instance_id: str, reason: str | None) -> None:
-    """Ask an instance to end: its code is told, and may clean up. So are its sub-orchestrations."""
-    _tell(server, as_json, instance_id, lambda run: run.cancel(reason), f"{instance_id} was asked to end")
+    """Cancel an instance and its sub-orchestrations; their code may clean up first."""
+    _call(server, as_json, instance_id, lambda run: run.cancel(reason), f"{instance_id}: cancellation requested")
 
 
-@orchestration.command(short_help="Let one rest.")
+@orchestration.command(short_help="Suspend an instance.")
 @_instance
 @_reason
 @server_command
 def suspend(server: Server, as_json: bool, instance_id: str, reason: str | None) -> None:
-    """Let an instance rest until it is resumed; what comes meanwhile is kept."""
-    _tell(server, as_json, instance_id, lambda run: run.suspend(reason), f"{instance_id} rests")
+    """Suspend an instance until it is resumed; incoming events and results are kept."""
+    _call(server, as_json, instance_id, lambda run: run.suspend(reason), f"{instance_id}: suspension requested")
 
 
-@orchestration.command(short_help="Let one that rests go on.")
+@orchestration.command(short_help="Resume a suspended instance.")
 @_instance
 @server_command
 def resume(server: Server, as_json: bool, instance_id: str) -> None:
-    """Let an instance that rests go on."""
-    _tell(server, as_json, instance_id, lambda run: run.resume(), f"{instance_id} goes on")
+    """Resume a suspended instance."""
+    _call(server, as_json, instance_id, lambda run: run.resume(), f"{instance_id}: resumption requested")
 
 
-@orchestration.command(short_help="Forget one.")
+@orchestration.command(short_help="Delete an instance and its history.")
 @_instance
-@option("--force", is_flag=True, help="Also one that has not ended. Its code is not told.")
-@option("--yes", is_flag=True, help="Do not ask.")
+@option("--force", is_flag=True, help="Also delete one that has not ended; its code cannot clean up.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @server_command
 def delete(server: Server, as_json: bool, instance_id: str, force: bool, yes: bool) -> None:
-    """Forget an instance, with its history. Its id is free then."""
+    """Delete an instance and its history. Its id can be used again."""
     with server.connect() as session:
         if not yes:
-            click.confirm(f"Forget {instance_id} and its history for good?", abort=True, err=True)
+            click.confirm(f"Delete {instance_id} and its history for good?", abort=True, err=True)
         answer = session.ask(session.run(instance_id).delete(force=force))
     show_done(answer, as_json, f"{instance_id} deleted")
 
 
-@orchestration.command("list", short_help="List the instances there are.")
-@option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only those.")
-@option("--name", help="Only those of this orchestration.")
-@option("--limit", type=click.IntRange(1), default=50, help="How many at most.")
+@orchestration.command("list", short_help="List instances.")
+@option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only instances with this status.")
+@option("--name", help="Only instances of this orchestration.")
+@option("--limit", type=click.IntRange(1), default=50, help="Largest number to list.")
 @server_command
 def list_them(server: Server, as_json: bool, status: str | None, name: str | None, limit: int) -> None:
-    """List the instances there are, by their ids. Exits with 3 when there are none."""
+    """List instances, ordered by id. Exits with 3 when there are none."""
     found: list[Answer] = []
     cursor: str | None = None
     with server.connect() as session:
@@ -210,9 +210,9 @@ def list_them(server: Server, as_json: bool, status: str | None, name: str | Non
     elif found:
         printing.console().print(tables.instances(found))
         if cursor is not None:
-            click.echo("There may be more; --limit shows them.")
+            click.echo("There may be more; raise --limit to see them.")
     else:
-        click.echo("There are no such instances.", err=True)
+        click.echo("No such instances.", err=True)
     if not found:
         sys.exit(NOTHING_THERE)
 
@@ -228,7 +228,7 @@ def _wait(session: Session, calls: RunCalls, within: float | None) -> Answer:
         answer = session.ask(calls.wait(left))
         if ended(answer) or (until is not None and time.monotonic() >= until):
             return answer
-        # A server that stops answers at once.
+        # A server that is shutting down responds at once: do not repeat in a tight loop.
         time.sleep(0.2)
 
 
@@ -245,10 +245,10 @@ def _show_end(answer: Answer, as_json: bool) -> None:
         sys.exit(FAILED)
 
 
-def _tell(server: Server, as_json: bool, instance_id: str, call: Call, told: str) -> None:
+def _call(server: Server, as_json: bool, instance_id: str, call: Call, text: str) -> None:
     with server.connect() as session:
         answer = session.ask(call(session.run(instance_id)))
-    show_done(answer, as_json, told)
+    show_done(answer, as_json, text)
 
 
 def _json(given: str | None, file: BinaryIO | None) -> bytes:
@@ -257,6 +257,6 @@ def _json(given: str | None, file: BinaryIO | None) -> bytes:
         try:
             _: Any = load(text)
         except ValueError as error:
-            raise click.UsageError(f"{file.name} does not hold JSON: {error}.") from error
+            raise click.UsageError(f"{file.name} is not JSON: {error}.") from error
         return text
     return b"null" if given is None else next(from_arguments([given]))

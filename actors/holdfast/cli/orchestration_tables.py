@@ -1,4 +1,4 @@
-"""Orchestrations as people read them: tables."""
+"""The terminal tables of ``holdfast orchestration``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from holdfast.cli.printing import counted, moment, new_table, printable, spoken_exactly, value
+from holdfast.cli.printing import moment, new_table, printable, spoken_exactly, value
+from holdfast.logs import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
 
-    from holdfast.client.run_calls import Answer
+    from holdfast.client.api.orchestrations import Answer
 
 
 def status(answer: Answer) -> RenderableType:
@@ -27,12 +28,13 @@ def status(answer: Answer) -> RenderableType:
         "instance": Text(answer["instance_id"]),
         "orchestration": Text(f"{answer['name']}, version {answer['version']}"),
         "status": Text(answer["status"]),
-        "says": _unless_none(answer["custom_status"]),
+        "custom status": _unless_none(answer["custom_status"]),
         "input": _unless_none(answer["input"]),
         "output": value(answer["output"], whole=True) if answer["status"] == "COMPLETED" else None,
         "error": None if answer["error"] is None else printable(failure(answer["error"])),
         "reason": None if answer.get("reason") is None else printable(answer["reason"]),
-        "part of": None if parent is None else Text(parent["instance_id"]),
+        **_blocked(answer.get("blocked")),
+        "parent": None if parent is None else Text(parent["instance_id"]),
         "started": Text(moment(answer["created_at"])),
         "changed": Text(moment(answer["updated_at"])) if answer["ended_at"] is None else None,
         "ended": None if answer["ended_at"] is None else Text(moment(answer["ended_at"])),
@@ -43,6 +45,18 @@ def status(answer: Answer) -> RenderableType:
         if shown is not None:
             table.add_row(name, shown)
     return table
+
+
+def _blocked(reason: Answer | None) -> dict[str, RenderableType | None]:
+    """Returns the rows that say why the deployed code cannot continue an instance."""
+    if reason is None:
+        return {}
+    shown = {name: reason[name] for name in ("expected", "found", "line")}
+    return {
+        "blocked": printable(reason["message"]),
+        "since": Text(moment(reason["since"])),
+        **{name: None if text is None else printable(text) for name, text in shown.items()},
+    }
 
 
 def instances(shown: Iterable[Answer]) -> RenderableType:
@@ -57,12 +71,14 @@ def instances(shown: Iterable[Answer]) -> RenderableType:
 
 
 def in_words(answer: Answer) -> str:
-    """How an instance stands that has not completed."""
+    """Describes the status of an instance that has not completed."""
     instance_id, reason = answer["instance_id"], answer.get("reason")
     if answer["error"] is not None:
         return f"{instance_id} failed: {printable(failure(answer['error']))}"
     if answer["status"] == "CANCELLED":
         return f"{instance_id} was cancelled" + (f": {printable(reason)}" if reason else ".")
+    if answer["status"] == "BLOCKED":
+        return f"{instance_id} has not ended yet: it is BLOCKED. {printable(answer['blocked']['message'])}"
     return f"{instance_id} has not ended yet: it is {answer['status']}."
 
 
@@ -72,7 +88,7 @@ def failure(error: Answer) -> str:
 
 
 def age(answer: Answer) -> float:
-    """Seconds from its start to its end, or to now."""
+    """Returns the seconds from the start of an instance to its end, or to now."""
     ended_at = answer["ended_at"]
     until = datetime.now(UTC) if ended_at is None else datetime.fromisoformat(ended_at)
     return max(0.0, (until - datetime.fromisoformat(answer["created_at"])).total_seconds())

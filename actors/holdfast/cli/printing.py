@@ -1,4 +1,4 @@
-"""What all tables have in common: how they look, and how values, moments and lengths of time are written."""
+"""Formats tables, JSON values, times and durations for the terminal."""
 
 from __future__ import annotations
 
@@ -11,18 +11,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# What is only looked at may be cut; what was taken for good is shown whole.
+# Values in overviews are cut to this length; popped items are shown whole.
 _CUT_AT = 200
 
 RIGHT: Any = "right"
 
 
+class _Unpadded(Console):
+    """A console for files and pipes: lines have any length, and no spaces at their end."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        # rich 15 pads every cell of the last column to the longest one.
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+
+
 def console() -> Console:
     made = Console(highlight=False, emoji=False, markup=False)
-    if not made.is_terminal:
-        # Nobody's window limits it: a row stays a line, for grep.
-        made.width = 10_000
-    return made
+    # Outside a terminal, each row stays on one line, for grep.
+    return made if made.is_terminal else _Unpadded(highlight=False, emoji=False, markup=False, width=10_000)
 
 
 def new_table() -> Table:
@@ -30,7 +38,7 @@ def new_table() -> Table:
 
 
 def value(shown: Any, *, whole: bool = False) -> Text:
-    """Any JSON value."""
+    """Formats a JSON value, cut to ``_CUT_AT`` characters unless ``whole``."""
     text = json.dumps(shown, ensure_ascii=False)
     if not whole and len(text) > _CUT_AT:
         text = text[:_CUT_AT] + "…"
@@ -38,12 +46,12 @@ def value(shown: Any, *, whole: bool = False) -> Text:
 
 
 def printable(text: str) -> Text:
-    """Nobody's payload may steer the terminal."""
+    """Escapes control characters, so that a payload cannot control the terminal."""
     return Text("".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text))
 
 
 def moment(iso: str, *, exact: bool = False) -> str:
-    """On the reader's own clock."""
+    """Formats a time in the local time zone."""
     read = datetime.fromisoformat(iso).astimezone()
     today = datetime.now(UTC).astimezone().date()
     shown = read.strftime("%H:%M:%S" if read.date() == today else "%Y-%m-%d %H:%M:%S")
@@ -51,7 +59,7 @@ def moment(iso: str, *, exact: bool = False) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """A length of time, in the two units that matter."""
+    """Formats a duration in its two largest units."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -63,11 +71,7 @@ def spoken(seconds: float) -> str:
 
 
 def spoken_exactly(seconds: float) -> str:
-    """The same, where less than a minute is worth telling."""
+    """Formats a duration, with milliseconds or tenths of a second below a minute."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else spoken(seconds)
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

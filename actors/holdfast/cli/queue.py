@@ -1,4 +1,4 @@
-"""``holdfast queue``: everything the REST interface can do with queues, for people and for scripts."""
+"""``holdfast queue``: the queue calls of the REST interface."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import printing, queue_letters, queue_locks
+from holdfast.cli import printing, queue_locks
+from holdfast.cli import queue_dead_letters as queue_letters
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import Lines, field_of, from_arguments, progress
-from holdfast.cli.remote import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
-from holdfast.cli.watching import interval_option, watch
-from holdfast.client.parcels import Entry, pack
+from holdfast.cli.session import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
+from holdfast.cli.watch import interval_option, watch
+from holdfast.client.api.push_chunks import Entry, chunked
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -24,34 +25,34 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from holdfast.cli.remote import Server, Session
-    from holdfast.client.calls import Answer
-    from holdfast.client.parcels import Parcel
+    from holdfast.cli.session import Server, Session
+    from holdfast.client.api.push_chunks import PushChunk
+    from holdfast.client.api.queues import Answer
 
 MOST_MESSAGES = 100
 LONGEST_WAIT = 300
 
 _count = option(
-    "--count", type=click.IntRange(1, MOST_MESSAGES), default=1, help=f"How many at most, 1 to {MOST_MESSAGES}."
+    "--count", type=click.IntRange(1, MOST_MESSAGES), default=1, help=f"Largest number of items, 1 to {MOST_MESSAGES}."
 )
 
 
 @click.group(cls=RemoteGroup, epilog=EXIT_CODES)
 def queue() -> None:
-    """Push, pop, look at and configure queues of a running server."""
+    """Push to, pop from, inspect and configure queues of a running server."""
 
 
-@queue.command(short_help="Put items in.")
+@queue.command(short_help="Push items.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("items", metavar="[ITEM]...", nargs=-1)
 @option("--file", type=click.File("rb"), help="Push the JSON lines of this file; '-' is standard input.")
-@option("--priority", type=click.IntRange(0), default=0, help="Lowest first.")
-@option("--delay", type=click.FloatRange(0), help="Seconds before anybody gets it.")
-@option("--expire-after", type=click.IntRange(1), help="Seconds after which nobody does.")
-@option("--dedup-id", help="Stored once only, however often it is pushed with this id; for a single ITEM.")
-@option("--dedup-field", metavar="FIELD", help="The same for many: the items' field that has their id.")
-@option("--idempotency-key", help="For a single ITEM: what its consumer tells repetitions by.")
-@option("--for-tenant", "tenant_id", help="On whose behalf the items are, for their consumer.")
+@option("--priority", type=click.IntRange(0), default=0, help="Priority; the lowest is delivered first.")
+@option("--delay", type=click.FloatRange(0), help="Seconds before the items can be delivered.")
+@option("--expire-after", type=click.IntRange(1), help="Seconds after which the items expire.")
+@option("--dedup-id", help="Dedup id of a single ITEM: pushed again with this id, it is stored once.")
+@option("--dedup-field", metavar="FIELD", help="Field of the items that has their dedup id.")
+@option("--idempotency-key", help="Idempotency key of a single ITEM, passed to its consumer.")
+@option("--for-tenant", "tenant_id", help="Tenant the items are for, passed to their consumer.")
 @server_command
 def push(
     server: Server,
@@ -69,8 +70,8 @@ def push(
 ) -> None:
     """Push items, each of them JSON: arguments, the lines of a file, or the lines of standard input.
 
-    Lines travel in requests of at most 1000 items and 4 MiB. Each request is stored as a whole or not at all; an
-    error says how many items were stored before it. With --json, a line for each request: its count and ids.
+    Lines are sent in requests of at most 1000 items and 4 MiB. Each request is stored as a whole or not at all; an
+    error says how many items were stored before it. With --json, prints one line per request: its count and ids.
     """
     if items and file is not None:
         raise click.UsageError("Give either items or --file.")
@@ -80,27 +81,27 @@ def push(
         raise click.UsageError("--dedup-id and --idempotency-key are for a single ITEM.")
 
     def entry(item: bytes) -> Entry:
-        known_by = dedup_id if dedup_field is None else field_of(item, dedup_field)
-        return Entry(item, priority, known_by, delay, expire_after, idempotency_key, tenant_id)
+        item_dedup_id = dedup_id if dedup_field is None else field_of(item, dedup_field)
+        return Entry(item, priority, item_dedup_id, delay, expire_after, idempotency_key, tenant_id)
 
     if items:
-        _push(server, as_json, name, pack([entry(item) for item in from_arguments(items)]), None)
+        _push(server, as_json, name, chunked([entry(item) for item in from_arguments(items)]), None)
         return
     if file is None and sys.stdin.isatty():
         raise click.UsageError("Nothing to push: give an ITEM or --file, or pipe JSON lines in.")
     lines = Lines(file or sys.stdin.buffer)
-    _push(server, as_json, name, pack(entry(line) for line in lines), lines)
+    _push(server, as_json, name, chunked(entry(line) for line in lines), lines)
 
 
-def _push(server: Server, as_json: bool, name: str, parcels: Iterable[Parcel], lines: Lines | None) -> None:
+def _push(server: Server, as_json: bool, name: str, chunks: Iterable[PushChunk], lines: Lines | None) -> None:
     pushed = stored = 0
     ids: list[str] = []
     try:
         with server.connect() as session, progress(lines) as report:
             calls = session.queue(name)
-            for parcel in parcels:
-                answer = session.ask(calls.push(parcel))
-                pushed += parcel.count
+            for chunk in chunks:
+                answer = session.ask(calls.push(chunk))
+                pushed += chunk.count
                 stored += answer["count"]
                 ids = answer["ids"]
                 report(pushed)
@@ -112,21 +113,19 @@ def _push(server: Server, as_json: bool, name: str, parcels: Iterable[Parcel], l
         raise
     if as_json:
         return
-    known = f", {pushed - stored:,} of them known already" if stored < pushed else ""
-    click.echo(ids[0] if pushed == 1 else f"{pushed:,} items pushed to {name}{known}")
+    duplicates = f", {pushed - stored:,} of them duplicates" if stored < pushed else ""
+    click.echo(ids[0] if pushed == 1 else f"{pushed:,} items pushed to {name}{duplicates}")
 
 
-@queue.command(short_help="Take the first items, for good or under a lock.")
+@queue.command(short_help="Pop the first items, for good or under a lock.")
 @click.argument("name", metavar="QUEUE")
-@option("--ack", is_flag=True, help="Take under a lock, and answer for it with 'ack' or 'abandon'.")
+@option("--ack", is_flag=True, help="Pop under a lock, to be released with 'ack' or 'abandon'.")
 @_count
-@option(
-    "--wait", type=click.FloatRange(0, LONGEST_WAIT), default=0.0, help="Seconds to wait for something to be there."
-)
+@option("--wait", type=click.FloatRange(0, LONGEST_WAIT), default=0.0, help="Seconds to wait for the first item.")
 @option("--ttl", type=click.IntRange(1, 300), default=30, help="Seconds the lock of --ack lasts.")
 @server_command
 def pop(server: Server, as_json: bool, name: str, ack: bool, count: int, wait: float, ttl: int) -> None:
-    """Take the first items: for good, or under a lock with --ack. Exits with 3 when there are none."""
+    """Pop the first items: for good, or under a lock with --ack. Exits with 3 when there are none."""
     with server.connect() as session:
         calls = session.queue(name)
         answer = session.ask(calls.lock(count, ttl, wait) if ack else calls.pop(count, wait))
@@ -136,27 +135,27 @@ def pop(server: Server, as_json: bool, name: str, ack: bool, count: int, wait: f
     _nothing_when_empty(answer)
 
 
-@queue.command(short_help="Show the next items, and leave them there.")
+@queue.command(short_help="Show the next items without removing them.")
 @click.argument("name", metavar="QUEUE")
 @_count
 @server_command
 def peek(server: Server, as_json: bool, name: str, count: int) -> None:
-    """Show the next items and leave them where they are. Exits with 3 when there are none."""
+    """Show the next items without removing or locking them. Exits with 3 when there are none."""
     with server.connect() as session:
         answer = session.ask(session.queue(name).peek(count))
     _show_messages(answer, name, as_json, whole=False)
     _nothing_when_empty(answer)
 
 
-@queue.command(short_help="Show how much waits, what is locked, what was done.")
+@queue.command(short_help="Show the queue's counts, locks and counters.")
 @click.argument("name", metavar="QUEUE")
-@option("--watch", "watching", is_flag=True, help="Show it again and again, with rates, until Ctrl-C.")
+@option("--watch", "watching", is_flag=True, help="Refresh with rates until Ctrl-C.")
 @interval_option
 @server_command
 def stats(server: Server, as_json: bool, name: str, watching: bool, interval: float) -> None:
-    """Show how much waits, what is locked and until when, and what has been done so far.
+    """Show the numbers of waiting, locked and delayed items, the locks with their expiry, and the counters.
 
-    With --watch and --json, a line for each look.
+    With --watch and --json, prints one line per refresh.
     """
     with server.connect() as session:
         if watching:
@@ -180,12 +179,12 @@ def revoke(server: Server, as_json: bool, name: str, item_id: str) -> None:
     show_done(answer, as_json, f"{item_id} removed")
 
 
-@queue.command(short_help="Remove all that waits.")
+@queue.command(short_help="Remove all items that are not locked.")
 @click.argument("name", metavar="QUEUE")
-@option("--yes", is_flag=True, help="Do not ask.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @server_command
 def purge(server: Server, as_json: bool, name: str, yes: bool) -> None:
-    """Remove all that waits or is delayed. What is locked stays."""
+    """Remove all waiting and delayed items. Locked items stay."""
     with server.connect() as session:
         calls = session.queue(name)
         if not yes:
@@ -200,21 +199,21 @@ def purge(server: Server, as_json: bool, name: str, yes: bool) -> None:
 @click.argument("changes", metavar="[KEY=VALUE]...", nargs=-1)
 @server_command
 def config(server: Server, as_json: bool, name: str, changes: tuple[str, ...]) -> None:
-    """Show the configuration, or set the keys that are named: holdfast queue config orders max_locks=8
+    """Show the configuration, or change the given keys: holdfast queue config orders max_locks=8
 
-    A value is JSON, or else a text as it is; null takes a setting back to what it was at first, where it can be.
+    A value is JSON, or else taken as text; null resets a setting to its default, where it can be reset.
 
     \b
     Keys:
-      partitions               actors that share the queue; can only grow
-      max_locks                locks that may be active at once, in each partition
+      partitions               number of actors that share the queue; can only grow
+      max_locks                locks that may be held at once, in each partition
       max_deliveries           deliveries before an item becomes a dead letter
-      dead_letter_queue        where dead letters go; null: QUEUE-deadletter
-      dedup_window_seconds     how long a dedup id is remembered
-      capacity                 items there may be, locked and delayed ones included
+      dead_letter_queue        queue for dead letters; null: QUEUE-deadletter
+      dedup_window_seconds     how long a dedup id is kept
+      capacity                 largest number of items, including locked and delayed ones
       default_ttl_seconds      lifetime of items pushed without one
       expired_to_dead_letters  whether expired items become dead letters, or are dropped
-      rate_per_second          items that may be pushed in a second
+      rate_per_second          items that may be pushed per second
     """
     wanted = dict(_setting(change) for change in changes)
     with server.connect() as session:
@@ -229,7 +228,7 @@ def config(server: Server, as_json: bool, name: str, changes: tuple[str, ...]) -
 @queue.command("list")
 @server_command
 def list_them(server: Server, as_json: bool) -> None:
-    """List the queues there are."""
+    """List the queues."""
     with server.connect() as session:
         found = list(session.queues())
     if as_json:
@@ -246,7 +245,7 @@ def _show_messages(answer: Answer, name: str, as_json: bool, *, whole: bool) -> 
     elif answer["count"]:
         printing.console().print(tables.messages(answer, whole=whole))
     else:
-        click.echo(f"Nothing waits in {name}.", err=True)
+        click.echo(f"{name} has no waiting items.", err=True)
 
 
 def _nothing_when_empty(answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""Items on their way into ``holdfast queue push``: JSON from the command line, or a line of it each."""
+"""Reads the items of ``holdfast queue push``: JSON arguments or JSON lines."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ def from_arguments(arguments: Iterable[str]) -> Iterator[bytes]:
             load(argument)
         except ValueError as error:
             raise click.UsageError(
-                f"{argument!r} is not JSON ({error}). A text is written with its quotes: '\"text\"'."
+                f"{argument!r} is not JSON ({error}). A string needs its quotes: '\"text\"'."
             ) from error
         yield argument.encode()
 
 
 def field_of(item: bytes, field: str) -> str:
-    """What an item's field says, as the id of the item."""
+    """Returns the value of an item's field, to be used as its dedup id."""
     value = load(item)
     found = value.get(field) if isinstance(value, dict) else None
     if isinstance(found, bool) or not isinstance(found, str | int) or found == "":
-        raise click.UsageError(f"An item has no {field!r} that could be its id: {item[:100].decode(errors='replace')}")
+        raise click.UsageError(
+            f"An item has no field {field!r} with a text or an integer: {item[:100].decode(errors='replace')}"
+        )
     return str(found)
 
 
 class Lines:
-    """JSON lines, and how far they have been read. Empty lines are passed over."""
+    """Iterates over JSON lines and counts the bytes read. Empty lines are skipped."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -45,7 +47,7 @@ class Lines:
 
     @property
     def size(self) -> int | None:
-        """How many bytes there are, where that can be known."""
+        """The size of the input in bytes, if it is a regular file."""
         try:
             found = os.fstat(self._stream.fileno())
         except OSError:
@@ -66,7 +68,7 @@ class Lines:
 
 @contextmanager
 def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Call it with how many were done so far. A bar on the terminal; elsewhere nothing."""
+    """Yields a function to call with the number done so far. Shows a progress bar on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -82,7 +84,7 @@ def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def progress(lines: Lines | None) -> Iterator[Callable[[int], None]]:
-    """Call it with the number of items pushed so far. A bar on the terminal for lines; elsewhere nothing."""
+    """Yields a function to call with the number of items pushed so far. Shows a bar for lines on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

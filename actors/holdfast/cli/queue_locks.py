@@ -1,4 +1,4 @@
-"""``holdfast queue``: locks, one's own and those of others."""
+"""``holdfast queue``: the commands about locks, one's own and other consumers'."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import click
 from holdfast.cli import printing
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
-from holdfast.cli.remote import server_command, show_done, show_json
+from holdfast.cli.session import server_command, show_done, show_json
+from holdfast.logs import counted
 
 if TYPE_CHECKING:
-    from holdfast.cli.remote import Server
-    from holdfast.client.calls import Answer
+    from holdfast.cli.session import Server
+    from holdfast.client.api.queues import Answer
 
-_error = option("--error", help="What went wrong; whoever gets the items next is told.")
-_only = option("--only", metavar="ID", multiple=True, help="Only this item under the lock; can be repeated.")
-_delay = option("--delay", type=click.FloatRange(0), default=0.0, help="Seconds before anybody gets them again.")
+_error = option("--error", help="What went wrong; shown to the next consumer as the last error.")
+_only = option("--only", metavar="ID", multiple=True, help="Only this item of the lock; can be repeated.")
+_delay = option("--delay", type=click.FloatRange(0), default=0.0, help="Seconds before the items are redelivered.")
 
-# As the server makes them.
+# The form of the server's lock ids.
 _DASHED_LOCK_ID = re.compile(r"-[A-Za-z0-9_-]{15}")
 _WHOLE_LOCK_ID = re.compile(r"(\d+\.)?[A-Za-z0-9_-]{16}")
 
 
 class LockCommand(click.Command):
-    """Takes a lock's id for what it is even where it begins with a dash, as one in 64 does."""
+    """Accepts a lock id that begins with a dash, as one in 64 does, and does not take it for an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         dashed = [arg for arg in args if _DASHED_LOCK_ID.fullmatch(arg)]
@@ -40,7 +41,7 @@ class LockCommand(click.Command):
 @click.argument("name", metavar="QUEUE")
 @server_command
 def in_flight(server: Server, as_json: bool, name: str) -> None:
-    """Show what is locked, and until when."""
+    """Show the locked items, and when their locks expire."""
     with server.connect() as session:
         answer = session.ask(session.queue(name).in_flight())
     if as_json:
@@ -48,20 +49,20 @@ def in_flight(server: Server, as_json: bool, name: str) -> None:
     elif answer["locks"]:
         printing.console().print(tables.locks(answer["locks"]))
     else:
-        click.echo(f"Nothing of {name} is locked.")
+        click.echo(f"{name} has no locked items.")
 
 
-@click.command(cls=LockCommand, short_help="Acknowledge what is locked: it is done with.")
+@click.command(cls=LockCommand, short_help="Acknowledge locked items: they were handled.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @server_command
 def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
-    """Acknowledge what is locked: it is done with."""
+    """Acknowledge the locked items: they were handled and are removed."""
     with server.connect() as session:
         _show_message(session.ask(session.queue(name).acknowledge(lock_id)), as_json)
 
 
-@click.command(cls=LockCommand, short_help="Give back what is locked.")
+@click.command(cls=LockCommand, short_help="Abandon locked items: they are redelivered.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @_error
@@ -71,32 +72,32 @@ def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
 def abandon(
     server: Server, as_json: bool, name: str, lock_id: str, error: str | None, delay: float, only: tuple[str, ...]
 ) -> None:
-    """Give back what is locked, to the front of its priority."""
+    """Abandon locked items: they return to the front of their priority."""
     with server.connect() as session:
         _show_message(session.ask(session.queue(name).abandon(lock_id, error, delay, only or None)), as_json)
 
 
-@click.command(cls=LockCommand, short_help="Give back what somebody else has locked.")
+@click.command(cls=LockCommand, short_help="Abandon the items of another consumer's lock.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id_prefix", metavar="LOCK_ID_PREFIX")
 @_error
 @_delay
 @server_command
 def requeue(server: Server, as_json: bool, name: str, lock_id_prefix: str, error: str | None, delay: float) -> None:
-    """Give back what somebody else has locked, by as much of the lock's id as 'in-flight' shows."""
+    """Abandon the items of another consumer's lock, given the part of its id that 'in-flight' shows."""
     with server.connect() as session:
         _show_message(session.ask(session.queue(name).requeue(lock_id_prefix, error, delay)), as_json)
 
 
-@click.command(cls=LockCommand, short_help="Make a lock last longer.")
+@click.command(cls=LockCommand, short_help="Extend a lock.")
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
 @option("--seconds", type=click.IntRange(1, 300), default=30, help="Seconds to add.")
 @server_command
 def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int) -> None:
-    """Make a lock last longer, up to 300 seconds from now.
+    """Extend a lock, at most to 300 seconds from now.
 
-    For somebody else's lock, as much of its id as 'in-flight' shows is enough.
+    For another consumer's lock, give the part of its id that 'in-flight' shows.
     """
     with server.connect() as session:
         calls = session.queue(name)
@@ -109,13 +110,13 @@ def extend(server: Server, as_json: bool, name: str, lock_id: str, seconds: int)
 @click.command("dead-letter", cls=LockCommand)
 @click.argument("name", metavar="QUEUE")
 @click.argument("lock_id")
-@option("--reason", help="Why; kept with the dead letters.")
+@option("--reason", help="The reason, which is kept with the dead letters.")
 @_only
 @server_command
 def dead_letter(
     server: Server, as_json: bool, name: str, lock_id: str, reason: str | None, only: tuple[str, ...]
 ) -> None:
-    """Move what is locked to the queue's dead-letter queue."""
+    """Move locked items to the queue's dead-letter queue."""
     with server.connect() as session:
         _show_message(session.ask(session.queue(name).dead_letter(lock_id, reason, only or None)), as_json)
 
@@ -125,14 +126,14 @@ def dead_letter(
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @server_command
 def complete(server: Server, as_json: bool, name: str, ids: tuple[str, ...]) -> None:
-    """Complete locked items by their ids, whatever their locks and partitions are.
+    """Complete locked items by their ids, across locks and partitions.
 
-    Safe to repeat: what is completed already, or unknown, is ignored.
+    Safe to repeat: ids that are completed already, or unknown, are ignored.
     """
     with server.connect() as session:
         answer = session.ask(session.queue(name).complete(ids))
     ignored = f", {answer['ignored']:,} ignored" if answer["ignored"] else ""
-    show_done(answer, as_json, f"{printing.counted(answer['completed'], 'item')} completed{ignored}")
+    show_done(answer, as_json, f"{counted(answer['completed'], 'item')} completed{ignored}")
 
 
 def _show_message(answer: Answer, as_json: bool) -> None:

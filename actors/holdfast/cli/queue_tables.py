@@ -1,4 +1,4 @@
-"""Queues as people read them: tables."""
+"""The terminal tables of ``holdfast queue``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from holdfast.cli.printing import RIGHT, counted, moment, new_table, printable, spoken, value
+from holdfast.cli.printing import RIGHT, moment, new_table, printable, spoken, value
+from holdfast.logs import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,28 +18,28 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from holdfast.client.calls import Answer
+    from holdfast.client.api.queues import Answer
 
 _MOST_PRIORITIES = 20
 
 
 def messages(answer: Answer, *, whole: bool) -> RenderableType:
-    """What a pop or a peek gave."""
-    told = any("last_error" in message for message in answer["messages"])
+    """Returns the table of messages from a pop or a peek."""
+    with_errors = any("last_error" in message for message in answer["messages"])
     table = new_table()
     table.add_column("id", no_wrap=True)
     table.add_column("priority", justify=RIGHT)
     table.add_column("delivery", justify=RIGHT)
     table.add_column("pushed", no_wrap=True)
-    if told:
+    if with_errors:
         table.add_column("last error", overflow="fold")
     table.add_column("item", overflow="fold")
     for item, message in zip(answer["items"], answer["messages"], strict=True):
-        errors = [printable(message.get("last_error", ""))] if told else []
+        errors = [printable(message.get("last_error", ""))] if with_errors else []
         table.add_row(
             message["id"],
             f"{message['priority']:,}",
-            # One that was never delivered would be delivered for the first time.
+            # 0 means that a peeked message was never delivered.
             str(message["delivery_count"] or "-"),
             moment(message["enqueued_at"]),
             *errors,
@@ -48,7 +49,7 @@ def messages(answer: Answer, *, whole: bool) -> RenderableType:
 
 
 def locks(shown: Iterable[Answer]) -> RenderableType:
-    """What is locked, lock by lock."""
+    """Returns the locked messages, grouped by lock."""
     parts: list[RenderableType] = []
     for number, lock in enumerate(shown):
         if number:
@@ -74,7 +75,7 @@ def queues(shown: Iterable[Answer]) -> RenderableType:
 
 
 def stats(answer: Answer, rates: Mapping[str, float] | None = None) -> RenderableType:
-    """One queue, and how fast its counters grow where that is known."""
+    """Returns the statistics of one queue, with the rates of its counters if given."""
     overview = new_table()
     overview.add_column("queue", overflow="fold")
     for name in ("waiting", "locked", "delayed", "dead letters", "oldest"):
@@ -105,7 +106,7 @@ def config(answer: Answer) -> RenderableType:
 
 def dead_letters(shown: Iterable[Answer]) -> RenderableType:
     table = new_table()
-    for name in ("id", "from", "given up"):
+    for name in ("id", "from", "dead-lettered"):
         table.add_column(name, no_wrap=True)
     table.add_column("attempts", justify=RIGHT)
     for name in ("reason", "last error", "item"):
@@ -150,10 +151,10 @@ def _lock_table(shown: Iterable[Answer]) -> Table:
 
 def _counters(counters: Mapping[str, int], rates: Mapping[str, float] | None) -> Table:
     table = new_table()
-    table.add_column("since its start", no_wrap=True)
+    table.add_column("counter", no_wrap=True)
     table.add_column("count", justify=RIGHT)
     if rates is not None:
-        table.add_column("a second", justify=RIGHT)
+        table.add_column("per second", justify=RIGHT)
     for name, count in counters.items():
         rate = [] if rates is None else [f"{rates.get(name, 0):,.1f}"]
         table.add_row(name.replace("_", " "), f"{count:,}", *rate)

@@ -1,4 +1,4 @@
-"""``holdfast serve``: the server, on either host."""
+"""``holdfast serve``: runs the server on the embedded host or with Dapr."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.app import App
+from holdfast.cli.credentials import given_token, token_file_option
 from holdfast.cli.options import option, tenants_table
 from holdfast.errors import SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from holdfast.gateway.tokens import Tokens
+    from holdfast.gateway.auth.tokens import Tokens
     from holdfast.runtime.contract import Host
+    from holdfast.runtime.dapr.admission import OtherApps
 
 
 log = logging.getLogger(__name__)
@@ -36,41 +38,76 @@ log = logging.getLogger(__name__)
     type=click.Choice(["embedded", "dapr"]),
     envvar="HOLDFAST_HOST",
     show_default="embedded; dapr under 'dapr run'",
-    help="Where the actors run.",
+    help="Host of the actors.",
 )
 @option(
     "--data",
     type=click.Path(path_type=Path),
     default="./holdfast-data",
-    help="Folder of the embedded host's data.",
+    help="Data folder of the embedded host.",
 )
 @option("--listen", default="127.0.0.1", help="Address to listen on.")
-@option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 takes a free one.")
-@option("--token", help="What callers must send as 'Authorization: Bearer TOKEN'; it may do everything.")
+@option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 picks a free one.")
+@token_file_option
+@option(
+    "--token",
+    help="Token that callers must send as 'Authorization: Bearer TOKEN'; it has all permissions. "
+    "Safer in HOLDFAST_TOKEN or --token-file.",
+)
 @option(
     "--tokens",
     "tokens_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File of tokens with roles and tenants, made with 'holdfast token new'; read again when it changes.",
+    help="File of tokens with roles and tenants, made with 'holdfast token new'; reloaded when it changes.",
+)
+@option(
+    "--tls-cert",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Certificate chain in PEM form; the server then accepts HTTPS only.",
+)
+@option(
+    "--tls-key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Private key in PEM form, not encrypted.",
+    show_default="in the file of --tls-cert",
 )
 @option("--insecure", is_flag=True, help="Listen beyond loopback without a token.")
-@option("--app-id", default="holdfast", help="Prefix of the embedded host's keys, as Dapr's app id is.")
+@option(
+    "--other-apps",
+    type=click.Choice(["public", "token", "none"]),
+    default="public",
+    help="Which actor calls other Dapr apps may make: the public methods of the default tenant's queues and instances "
+    "and of the apps' own actors, the same with a token of this server, or none.",
+)
+@option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name in the Host header to accept besides loopback, also '*.example.com'; can be repeated. '*': any name.",
+)
+@option("--app-id", default="holdfast", help="Prefix of the embedded host's state keys, like Dapr's app id.")
 @option(
     "--idle-timeout",
     type=click.FloatRange(0.1),
     default=60.0,
-    help="Seconds until an idle actor leaves memory.",
+    help="Seconds until an idle actor is evicted from memory.",
 )
-@option("--no-worker", is_flag=True, help="Run no activities: leave them to 'holdfast worker'.")
-@option("--drain-timeout", type=click.FloatRange(1.0), default=30.0, help="Seconds turns get to end at the stop.")
+@option("--no-worker", is_flag=True, help="Do not run activities; 'holdfast worker' does.")
+@option(
+    "--drain-timeout",
+    type=click.FloatRange(1.0),
+    default=30.0,
+    help="Seconds that running turns and activities get to finish at shutdown.",
+)
 @option(
     "--body-timeout",
     type=click.FloatRange(0.1, 3600),
     default=30.0,
-    help="Seconds a request gets to arrive, from its first byte to its last.",
+    help="Seconds in which a request must arrive, from its first byte to its last.",
 )
-@option("--log-format", type=click.Choice(FORMATS), default="text", help="Lines for people, or JSON.")
-@option("--log-level", type=click.Choice(LEVELS), default="info", help="How much is logged.")
+@option("--log-format", type=click.Choice(FORMATS), default="text", help="Plain text or JSON lines.")
+@option("--log-level", type=click.Choice(LEVELS), default="info", help="Lowest level to log.")
 def serve(
     apps: tuple[str, ...],
     host_name: str | None,
@@ -78,8 +115,13 @@ def serve(
     listen: str,
     port: int,
     token: str | None,
+    token_file: Path | None,
     tokens_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     insecure: bool,
+    other_apps: OtherApps,
+    allowed_hosts: tuple[str, ...],
     app_id: str,
     idle_timeout: float,
     no_worker: bool,
@@ -88,50 +130,72 @@ def serve(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Run the server with the apps named by MODULE:APP (the attribute is 'app' when left out).
+    """Run the server with the apps named by MODULE:APP (APP defaults to 'app').
 
-    SIGTERM and Ctrl-C end it in order: it takes no more work, finishes the turns that run, and exits with 0.
+    SIGTERM and Ctrl-C stop it gracefully: it accepts no more work, finishes running turns, and exits with 0.
     """
-    # What serving needs is heavy; the other commands start without it.
+    # Imported here because it is slow; the other commands start without it.
     import uvloop
 
-    from holdfast.gateway import server
-    from holdfast.gateway.access import is_loopback
-    from holdfast.gateway.quotas import Quotas
-    from holdfast.gateway.token_file import TokenFile
-    from holdfast.gateway.tokens import Tokens
-    from holdfast.worker.threads import leave_threads
+    from holdfast import server
+    from holdfast.gateway.auth.token_file import TokenFile
+    from holdfast.gateway.auth.tokens import Tokens
+    from holdfast.gateway.middleware.host_names import is_loopback
+    from holdfast.gateway.quotas.quotas import Quotas
+    from holdfast.gateway.tls import TlsFiles
+    from holdfast.worker.thread_exit import exit_past_threads
 
     set_up_logging(log_format, log_level)
     loopback = is_loopback(listen)
+    token = given_token(token, token_file)
     if not (token or tokens_file or insecure or loopback):
         raise SettingsError(
-            f"Listening on {listen} would let anyone in: set a token with --token or --tokens, or say --insecure."
+            f"Listening on {listen} without a token would admit every caller: set a token with --token-file, "
+            "HOLDFAST_TOKEN or --tokens, or pass --insecure."
         )
     if token and tokens_file:
-        raise SettingsError("There is a token and a file of tokens: set --token or --tokens, not both.")
-    token_file = TokenFile(tokens_file) if tokens_file else None
-    tokens = token_file.tokens if token_file else _always(Tokens.of_one(token)) if token else None
+        raise SettingsError(
+            "Both a token and a file of tokens are given: set --token (or --token-file) or --tokens, not both."
+        )
+    watched = TokenFile(tokens_file) if tokens_file else None
+    tokens = watched.tokens if watched else _always(Tokens.of_one(token)) if token else None
+    tls = TlsFiles.checked(tls_cert, tls_key)
     quotas = Quotas.read(tenants_table())
     loaded = [load_app(name) for name in apps]
 
     def make_host(app: FastAPI) -> Host:
         if (host_name or ("dapr" if _beside_daprd() else "embedded")) == "dapr":
+            from holdfast.gateway.auth.actor_tokens import token_check
             from holdfast.runtime.dapr import DaprHost
+            from holdfast.runtime.dapr.admission import VARIABLE, Admission, has_shared_secret
 
             if tokens is not None and not os.environ.get("APP_API_TOKEN"):
-                log.warning("there is no APP_API_TOKEN: whoever is on this machine can call actors past all tokens")
-            return DaprHost(app, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
+                log.warning(
+                    "APP_API_TOKEN is not set: any process on this machine can call actors without a token; set it"
+                )
+            if not has_shared_secret():
+                log.warning(
+                    "%s is not set: if this app has other processes, their calls to actors of this process are "
+                    "refused; set the same value for all of them",
+                    VARIABLE,
+                )
+            if other_apps == "token" and tokens is None:
+                raise SettingsError("--other-apps token needs tokens: set --token or --tokens.")
+            admission = Admission(other_apps, token_check(tokens) if tokens is not None else None)
+            return DaprHost(app, admission=admission, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
         from holdfast.runtime.embedded import EmbeddedHost
 
         return EmbeddedHost(data, app_id=app_id, idle_timeout=idle_timeout, drain_timeout=drain_timeout)
 
-    gateway = server.create_gateway(make_host, tokens=tokens, quotas=quotas, loopback=loopback)
+    gateway = server.create_gateway(
+        make_host, tokens=tokens, quotas=quotas, loopback=loopback, allowed_hosts=allowed_hosts
+    )
     listener = server.listen(listen, port)
 
     def announce() -> None:
         address, bound = listener.getsockname()[:2]
-        click.echo(f"Holdfast on http://{f'[{address}]' if ':' in address else address}:{bound} ({gateway.host.name})")
+        name = f"[{address}]" if ":" in address else address
+        click.echo(f"Holdfast on {'https' if tls else 'http'}://{name}:{bound} ({gateway.host.name})")
         if url := getattr(gateway.host, "url", None):
             click.echo(f"Data:  {url}")
 
@@ -141,11 +205,12 @@ def serve(
             drain_timeout=drain_timeout,
             body_timeout=body_timeout,
             ready=announce,
-            token_file=token_file,
+            token_file=watched,
             worker=not no_worker,
+            tls=tls,
         )
     )
-    leave_threads()
+    exit_past_threads()
 
 
 def _always(tokens: Tokens) -> Callable[[], Tokens]:
@@ -153,15 +218,15 @@ def _always(tokens: Tokens) -> Callable[[], Tokens]:
 
 
 def _beside_daprd() -> bool:
-    # Whoever starts an app beside daprd sets both. For actor proxies that call an embedded host the first is enough.
+    # Dapr's runners set both. The first alone is also set for actor proxies that call an embedded host.
     return "DAPR_HTTP_PORT" in os.environ and "DAPR_GRPC_PORT" in os.environ
 
 
 def load_app(name: str) -> App:
-    """The App that ``MODULE:APP`` names; the working directory is importable."""
+    """Returns the App named by ``MODULE:APP``; the working directory is importable."""
     module_name, _, attribute = name.partition(":")
     if not all(module_name.split(".")):
-        raise SettingsError(f"'{name}' names no module: an app is MODULE:APP, as in shop.orders:app.")
+        raise SettingsError(f"'{name}' does not name a module: write MODULE:APP, as in shop.orders:app.")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -170,7 +235,7 @@ def load_app(name: str) -> App:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise SettingsError(
-            f"There is no module {module_name} here: it is looked for from the working directory."
+            f"There is no module {module_name}: modules are imported from the working directory and the Python path."
         ) from error
     found = getattr(module, attribute or "app", None)
     if not isinstance(found, App):

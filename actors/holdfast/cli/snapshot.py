@@ -1,4 +1,4 @@
-"""``holdfast snapshot``: everything at one moment, as Parquet, audited, with a report."""
+"""``holdfast snapshot``: saves the state of one moment as Parquet, checks its consistency, and writes a report."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ import click
 
 from holdfast.cli import printing
 from holdfast.cli.options import option
-from holdfast.cli.remote import show_json
+from holdfast.cli.session import show_json
 from holdfast.cli.snapshot_tables import changed, kept
 from holdfast.errors import ComponentMissing, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.spark.manifest import Manifest
-    from holdfast.spark.pipeline import Taken, Work
+    from holdfast.spark.pipeline.manifest import Manifest
+    from holdfast.spark.pipeline.pipeline import Taken, Work
 
 DOES_NOT_ADD_UP = 3
 EMBEDDED_FILE = Path("holdfast-data") / "holdfast.db"
 
+# A snapshot is readable for its user only, like the data folder.
+_OTHERS = 0o077
+
 _EXIT_CODES = """\b
 Exit codes:
-  0  kept, and it adds up
-  1  failed: nothing was kept
+  0  saved, and the checks passed
+  1  failed: nothing was saved
   2  wrong usage
-  3  kept, but something does not add up: each finding is a sentence, there and in the manifest and the report
+  3  saved, but checks failed: the findings are printed, and are in the manifest and the report
 """
 
 
-@click.command(short_help="Keep everything at one moment as Parquet, with a report.", epilog=_EXIT_CODES)
+@click.command(short_help="Save the state of one moment as Parquet, with a report.", epilog=_EXIT_CODES)
 @option(
     "--url",
-    # HOLDFAST_URL is where the server is.
+    # HOLDFAST_URL is the URL of the server.
     envvar="HOLDFAST_STORE_URL",
     show_default=f"the embedded server's file in ./{EMBEDDED_FILE.parent}",
     help="The state store's database: sqlite:///path or postgresql://…; 'holdfast serve' prints its own.",
@@ -48,17 +51,19 @@ Exit codes:
     envvar="HOLDFAST_SNAPSHOTS",
     type=click.Path(file_okay=False, path_type=Path),
     default="./holdfast-snapshots",
-    help="Folder of the series; each snapshot gets a folder of its own in it.",
+    help="Folder of the series; each snapshot gets its own folder in it.",
 )
-@option("--against", metavar="EARLIER", help="Say what changed since an earlier one: its folder, or 'latest'.")
-@option("--report/--no-report", "with_report", default=True, help="Draw a page to look at.")
-@option("--app-id", help="Only this app's, where several share the table.", show_default="all")
-@option("--tenant", help="Only this tenant's.", show_default="all")
-@option("--table-prefix", help="The prefix of Dapr's table, where its component sets one.")
-@option("--table-name", help="The name of Dapr's table, where its component sets one.")
-@option("--master", default="local[*]", help="Where Spark runs.")
-@option("--remote", metavar="sc://…", help="Spark Connect, instead of --master. Both sides must see the folder --to.")
-@option("--json", "as_json", is_flag=True, help="For programs: the manifest as a JSON object.")
+@option("--against", metavar="EARLIER", help="Compare with an earlier snapshot: its folder, or 'latest'.")
+@option("--report/--no-report", "with_report", default=True, help="Write an HTML report.")
+@option("--app-id", help="Only the state of this app, if several share the table.", show_default="all")
+@option("--tenant", help="Only the state of this tenant.", show_default="all")
+@option("--table-prefix", help="The prefix of Dapr's state table, if its component sets one.")
+@option("--table-name", help="The name of Dapr's state table, if its component sets one.")
+@option("--master", default="local[*]", help="Spark master.")
+@option(
+    "--remote", metavar="sc://…", help="Spark Connect URL, instead of --master. Both sides must see the folder --to."
+)
+@option("--json", "as_json", is_flag=True, help="Print the manifest as a JSON object.")
 def snapshot(
     url: str | None,
     to: Path,
@@ -72,24 +77,25 @@ def snapshot(
     remote: str | None,
     as_json: bool,
 ) -> None:
-    """Keep every queue, item, lock, dead letter, instance, event and idempotency record of one moment, as Parquet.
+    """Save every queue, item, lock, dead letter, instance, event and idempotency record of one moment as Parquet.
 
-    The servers go on working meanwhile. What is kept is audited: counts against items and locks, completions against
-    what was asked for, dead letters against where they came from. Snapshots of one folder are a series: the report
-    shows how it went, and holdfast.spark.series reads their tables over time.
+    The servers keep running. The snapshot is checked for consistency: counts against items and locks, completions
+    against scheduled steps, dead letters against their original queues. The snapshots of one folder are a series: the
+    report shows its trend, and holdfast.spark.series reads the tables over time.
     """
     url = url or _embedded_url()
     if url.startswith(("http://", "https://")):
-        # Not repeated: there may be a password in it.
+        # The URL is not shown: it may have a password.
         raise click.UsageError(
-            "What --url says is a server; it names the state store's database, sqlite:///path or postgresql://…."
+            "--url is the URL of a server; give the state store's database, sqlite:///path or postgresql://…."
         )
     try:
-        from holdfast.spark import failures, preflight
-        from holdfast.spark.options import Options, state_table
-        from holdfast.spark.pipeline import take
+        from holdfast.spark import errors as failures
+        from holdfast.spark.pipeline import preflight
+        from holdfast.spark.pipeline.pipeline import take
         from holdfast.spark.session import LOCAL, spark_session
         from holdfast.spark.snapshots import snapshot as open_snapshot
+        from holdfast.spark.source.options import Options, state_table
     except ImportError as error:
         raise ComponentMissing(f"{error.msg}") from error
     narrowed = {"app_id": app_id, "tenant": tenant, "table_name": table_name, "table_prefix": table_prefix}
@@ -97,12 +103,15 @@ def snapshot(
         options = Options.read({"url": url} | {name: value for name, value in narrowed.items() if value is not None})
     except InvalidRequest as error:
         raise click.UsageError(str(error)) from error
+    near = not remote and master.startswith(LOCAL.partition("[")[0])
+    if near:
+        # Java and Spark's processes inherit it. A remote Spark may run as another user, who has to write here too.
+        os.umask(os.umask(_OTHERS) | _OTHERS)
     preflight.check(options, to, against)
     warnings: list[str] = []
     with _progress() as progress, failures.in_one_sentence():
         progress("Starting Spark" if not remote else "Connecting", 0, None)
         with spark_session(master=master, remote=remote) as spark:
-            near = not remote and master.startswith(LOCAL.partition("[")[0])
             source = open_snapshot(
                 spark,
                 url,
@@ -110,7 +119,7 @@ def snapshot(
                 tenant=tenant,
                 table_name=table_name,
                 table_prefix=table_prefix,
-                # Other machines can read a copy only where they can write the snapshot.
+                # Other machines can read a copy of the database only in the folder they write the snapshot to.
                 directory=None if near else to.resolve(),
             )
 
@@ -140,7 +149,7 @@ def snapshot(
 def _embedded_url() -> str:
     if not EMBEDDED_FILE.is_file():
         raise click.UsageError(
-            f"Which database? Say so with --url, sqlite:///path or postgresql://…: there is no ./{EMBEDDED_FILE} here."
+            f"There is no ./{EMBEDDED_FILE}: name the database with --url, sqlite:///path or postgresql://…."
         )
     return f"sqlite://{quote(str(EMBEDDED_FILE.resolve()))}"
 
@@ -150,38 +159,38 @@ def _show(taken: Taken, against: str | None, as_json: bool) -> None:
     if as_json:
         places = {"folder": str(taken.kept.folder), "report": str(taken.report) if taken.report else None}
         show_json(manifest.to_json() | places)
-        _tell(manifest)
+        _show_findings(manifest)
         return
     console = printing.console()
     console.print(kept(manifest))
     if manifest.changes is not None:
         console.print(changed(manifest))
     elif against:
-        click.echo("The series has no earlier one of its kind that can be read: there is nothing to compare it with.")
-    click.echo(f"Kept in {taken.kept.folder}")
+        click.echo("Not compared: the series has no earlier readable snapshot of the same database and options.")
+    click.echo(f"Saved in {taken.kept.folder}")
     if taken.report:
-        click.echo(f"Report  {taken.report.as_uri()}")
-    _tell(manifest)
+        click.echo(f"Report   {taken.report.as_uri()}")
+    _show_findings(manifest)
     if not manifest.findings:
-        click.echo("It adds up.")
+        click.echo("Checks passed.")
 
 
-def _tell(manifest: Manifest) -> None:
+def _show_findings(manifest: Manifest) -> None:
     for problem in manifest.problems:
-        passed_over = f"{problem['count']:,} of {problem['actor_type'] or 'no actor'}: {problem['problem']}"
-        click.echo(f"Passed over: {printing.printable(passed_over)}", err=True)
+        skipped = f"{problem['count']:,} of {problem['actor_type'] or 'no actor'}: {problem['problem']}"
+        click.echo(f"Skipped: {printing.printable(skipped)}", err=True)
     for finding in manifest.findings:
-        click.echo(f"Does not add up: {printing.printable(finding)}", err=True)
+        click.echo(f"Check failed: {printing.printable(finding)}", err=True)
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar on the terminal; elsewhere nothing."""
+    """Shows a progress bar on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description:<28}"), BarColumn(), TimeElapsedColumn())
-    # By a way of its own: while Java starts, what goes to standard error is not shown.
+    # Through a copy of standard error, which itself is redirected while Java starts.
     with (
         os.fdopen(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w", encoding="utf-8") as terminal,
         Progress(*columns, console=Console(file=terminal), disable=not terminal.isatty(), transient=True) as bar,

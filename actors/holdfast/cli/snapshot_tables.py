@@ -1,4 +1,4 @@
-"""How a snapshot is shown on a terminal."""
+"""The terminal tables of ``holdfast snapshot``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from holdfast.cli.printing import RIGHT, counted, moment, new_table, printable, spoken
+from holdfast.cli.printing import RIGHT, moment, new_table, printable, spoken
+from holdfast.logs import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from holdfast.spark.manifest import Manifest
+    from holdfast.spark.pipeline.manifest import Manifest
 
 _OF_QUEUES = {
     "before": "before",
     "now": "now",
     "new": "new",
-    "gone": "gone",
+    "gone": "removed",
     "dead_lettered": "dead-lettered",
-    "returned": "came back",
+    "returned": "redelivered",
     "dead_letters_new": "dead letters",
 }
 _OF_INSTANCES = {
@@ -36,7 +37,7 @@ _OF_INSTANCES = {
     "cancelled": "cancelled",
     "deleted": "deleted",
 }
-#: On a terminal; the report shows more.
+#: Rows on a terminal; the report shows more.
 _TOP = 10
 
 
@@ -48,12 +49,12 @@ def kept(manifest: Manifest) -> RenderableType:
     for name, extent in manifest.tables.items():
         table.add_row(name, f"{extent.rows:,}", _size(extent.bytes))
     totals = manifest.totals
-    told = (
+    summary = (
         f"{counted(totals['waiting'], 'item')} waiting, {totals['locked']:,} locked, {totals['delayed']:,} delayed, "
-        f"{counted(totals['dead_letters'], 'dead letter')}; {counted(totals['running'], 'instance')} under way, "
+        f"{counted(totals['dead_letters'], 'dead letter')}; {counted(totals['running'], 'instance')} running, "
         f"{totals['failed']:,} failed"
     )
-    return Group(table, "", Text(told))
+    return Group(table, "", Text(summary))
 
 
 def changed(manifest: Manifest) -> RenderableType:

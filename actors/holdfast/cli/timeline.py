@@ -1,4 +1,4 @@
-"""A history as people read it: what was decided, what came of it, and how long that took."""
+"""Formats a history as a timeline for the terminal: events, results and durations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from holdfast.client.run_calls import Answer
+    from holdfast.client.api.orchestrations import Answer
 
 _OF_EVERY_EVENT = frozenset({"seq", "type", "execution_id", "timestamp"})
 _USUAL_QUEUE = "activities"
 
 
 def timeline(status: Answer, events: Sequence[Answer]) -> RenderableType:
-    """A headline, and a line for each event."""
+    """Returns a headline and one line per event."""
     table = new_table()
     table.add_column("#", justify=RIGHT)
     table.add_column("time", no_wrap=True)
@@ -33,7 +33,7 @@ def timeline(status: Answer, events: Sequence[Answer]) -> RenderableType:
     by_seq = {event["seq"]: event for event in events}
     begun = _time(events[0]) if events else 0.0
     for event in events:
-        title, what = _TELLERS.get(event["type"], _anything)(event, by_seq.get(event.get("scheduled_seq")))
+        title, what = _FORMATTERS.get(event["type"], _anything)(event, by_seq.get(event.get("scheduled_seq")))
         table.add_row(
             str(event["seq"]),
             moment(event["timestamp"], exact=True),
@@ -47,78 +47,82 @@ def timeline(status: Answer, events: Sequence[Answer]) -> RenderableType:
 def _headline(status: Answer, events: Sequence[Answer]) -> str:
     shown = events[0]["execution_id"] if events else status["execution_id"]
     execution = f", execution {shown} of {status['execution_id']}" if status["execution_id"] > 1 else ""
-    told = f"{'for' if status['ended_at'] is None else 'after'} {spoken_exactly(age(status))}"
-    named = f"{status['instance_id']}: {status['name']}, version {status['version']}{execution}"
-    return f"{named}. {status['status']} {told}"
+    duration = f"{'for' if status['ended_at'] is None else 'after'} {spoken_exactly(age(status))}"
+    title = f"{status['instance_id']}: {status['name']}, version {status['version']}{execution}"
+    return f"{title}. {status['status']} {duration}"
 
 
-Told = tuple[str, Text]
+Described = tuple[str, Text]
 
 
-def _started(event: Answer, _: Answer | None) -> Told:
+def _started(event: Answer, _: Answer | None) -> Described:
     parent = event.get("parent")
-    told = "started" if parent is None else f"started by {parent['instance_id']}"
-    return told, value(event["input"])
+    title = "started" if parent is None else f"started by {parent['instance_id']}"
+    return title, value(event["input"])
 
 
-def _activity(event: Answer, _: Answer | None) -> Told:
+def _activity(event: Answer, _: Answer | None) -> Described:
     attempt = f", attempt {event['attempt']}" if event["attempt"] > 1 else ""
     queue = f" on {event['queue']}" if event["queue"] != _USUAL_QUEUE else ""
     return f"activity {event['name']}{queue}{attempt}", value(event["input"])
 
 
-def _sub(event: Answer, _: Answer | None) -> Told:
+def _sub(event: Answer, _: Answer | None) -> Described:
     kind = "detached orchestration" if event.get("detached") else "sub-orchestration"
     return f"{kind} {event['name']}", Text.assemble(f"{event['instance_id']}  ", value(event["input"]))
 
 
-def _timer(event: Answer, _: Answer | None) -> Told:
-    length = datetime.fromisoformat(event["fire_at"]).timestamp() - _time(event)
+def _timer(event: Answer, _: Answer | None) -> Described:
+    length = datetime.fromisoformat(event["fire_at"]).timestamp() - _time(event) + event.get("skew", 0.0)
     shown = spoken_exactly(max(0.0, length)) if length < 60 else spoken(length)
     return f"timer of {shown}", Text(f"until {moment(event['fire_at'], exact=True)}")
 
 
-def _completed(event: Answer, scheduled: Answer | None) -> Told:
-    return f"{_what(event, scheduled)} done{_duration(event, scheduled)}", value(event["result"])
+def _completed(event: Answer, scheduled: Answer | None) -> Described:
+    return f"{_what(event, scheduled)} completed{_duration(event, scheduled)}", value(event["result"])
 
 
-def _failed(event: Answer, scheduled: Answer | None) -> Told:
+def _failed(event: Answer, scheduled: Answer | None) -> Described:
     return f"{_what(event, scheduled)} failed{_duration(event, scheduled)}", printable(failure(event["error"]))
 
 
-def _fired(event: Answer, scheduled: Answer | None) -> Told:
+def _fired(event: Answer, scheduled: Answer | None) -> Described:
     return "timer fired", Text(f"of #{event['scheduled_seq']}")
 
 
-def _subscribed(event: Answer, _: Answer | None) -> Told:
+def _subscribed(event: Answer, _: Answer | None) -> Described:
     return f"waits for {event['name']}", Text()
 
 
-def _raised(event: Answer, scheduled: Answer | None) -> Told:
+def _refused(event: Answer, _: Answer | None) -> Described:
+    return "value does not match its type", Text(event["name"])
+
+
+def _raised(event: Answer, scheduled: Answer | None) -> Described:
     where = ", into its mailbox" if event.get("scheduled_seq") is None else _duration(event, scheduled)
     return f"{event['name']} raised{where}", value(event["data"])
 
 
-def _continued(event: Answer, _: Answer | None) -> Told:
+def _continued(event: Answer, _: Answer | None) -> Described:
     return "continues as new", value(event["input"])
 
 
-def _ended(event: Answer, _: Answer | None) -> Told:
+def _ended(event: Answer, _: Answer | None) -> Described:
     if "error" in event:
         return "failed", printable(failure(event["error"]))
     return "completed", value(event["output"], whole=True)
 
 
-def _with_reason(title: str) -> Callable[[Answer, Answer | None], Told]:
+def _with_reason(title: str) -> Callable[[Answer, Answer | None], Described]:
     return lambda event, _: (title, printable(event.get("reason") or ""))
 
 
-def _anything(event: Answer, _: Answer | None) -> Told:
-    """Of a server that knows more than this."""
-    return event["type"], value({key: told for key, told in event.items() if key not in _OF_EVERY_EVENT})
+def _anything(event: Answer, _: Answer | None) -> Described:
+    """Formats an event type that only a newer server knows."""
+    return event["type"], value({key: field for key, field in event.items() if key not in _OF_EVERY_EVENT})
 
 
-_TELLERS: dict[str, Callable[[Any, Any], Told]] = {
+_FORMATTERS: dict[str, Callable[[Any, Any], Described]] = {
     "OrchestrationStarted": _started,
     "ActivityScheduled": _activity,
     "ActivityCompleted": _completed,
@@ -130,7 +134,8 @@ _TELLERS: dict[str, Callable[[Any, Any], Told]] = {
     "SubOrchestrationFailed": _failed,
     "EventSubscribed": _subscribed,
     "EventRaised": _raised,
-    "CancelRequested": _with_reason("asked to end"),
+    "ValueRefused": _refused,
+    "CancelRequested": _with_reason("cancellation requested"),
     "OrchestrationSuspended": _with_reason("suspended"),
     "OrchestrationResumed": _with_reason("resumed"),
     "ContinuedAsNew": _continued,

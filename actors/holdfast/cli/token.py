@@ -1,4 +1,4 @@
-"""``holdfast token``: tokens for the file that ``holdfast serve --tokens`` reads."""
+"""``holdfast token``: makes tokens for the file that ``holdfast serve --tokens`` reads."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ def token() -> None:
 
 
 @token.command(short_help="Make a token.")
-@option("--name", required=True, help="Whom it is for, as the audit log shows it.")
-@option("--role", type=click.Choice(ROLES), default="user", help="What it may do.")
-@option("--tenant", default="*", help="Whose it is: it sees this tenant's queues, instances and keys only. '*': all.")
+@option("--name", required=True, help="Name of its holder, as the audit log shows it.")
+@option("--role", type=click.Choice(ROLES), default="user", help="Its permissions.")
+@option(
+    "--tenant",
+    required=True,
+    metavar="NAME|*",
+    help="Tenant: the token sees its queues, instances and keys only. '*': those of all tenants.",
+)
 def new(name: str, role: str, tenant: str) -> None:
     """Make a token, and print it with the table to put into the file.
 
-    The file has its digest only: the token itself is shown this once.
+    The file has its digest only: the token itself is shown once, now.
     """
-    from holdfast.gateway.token_file import NO_TENANT
-    from holdfast.gateway.tokens import digest_of
-    from holdfast.identity import check_id, check_tenant
+    from holdfast.gateway.auth.token_file import NO_TENANT
+    from holdfast.gateway.auth.tokens import digest_of
+    from holdfast.names import check_id, check_tenant
 
     try:
         check_id(name, "name")
@@ -44,6 +49,9 @@ def new(name: str, role: str, tenant: str) -> None:
         f'tenant = "{tenant}"',
         f'sha256 = "{digest_of(secret.encode()).hex()}"',
     ]
-    # Apart, so that '>> tokens.toml' takes the table, and people see the token.
-    click.echo(f"The token, which is not shown again:\n{secret}\n\nFor the file of tokens:", err=True)
+    # The token goes to standard error, so that '>> tokens.toml' gets the table only.
+    whose = "all tenants" if tenant == NO_TENANT else f"the tenant {tenant}"
+    click.echo(
+        f"The token of a {role} of {whose}, which is not shown again:\n{secret}\n\nFor the file of tokens:", err=True
+    )
     click.echo("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""``holdfast worker``: the activities of apps, run beside no server."""
+"""``holdfast worker``: runs the activities of apps for a server in another process."""
 
 from __future__ import annotations
 
@@ -8,70 +8,84 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.credentials import token_file_option, token_for, token_option
 from holdfast.cli.options import option
 from holdfast.cli.serve import load_app
 from holdfast.errors import HoldfastError, SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
 
 if TYPE_CHECKING:
-    from holdfast.client.connection import Connection
+    from pathlib import Path
+
+    from holdfast.client.api.connection import Connection
     from holdfast.orchestration.registry import Registry
 
 
-@click.command(short_help="Run activities for a server elsewhere.")
+@click.command(short_help="Run activities for a server.")
 @click.argument("apps", nargs=-1, required=True, metavar="MODULE:APP...")
-@option("--url", default="http://127.0.0.1:8080", help="Where the server is.")
-@option("--token", help="What the server asks for, if it does.")
-@option("--tenant", help="Whose activities are run; a token may say so itself.")
-@option("--slots", type=click.IntRange(1, 1000), default=50, help="How many activities of each queue run at once.")
-@option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Seconds one request may take.")
-@option("--log-format", type=click.Choice(FORMATS), default="text", help="Lines for people, or JSON.")
-@option("--log-level", type=click.Choice(LEVELS), default="info", help="How much is logged.")
+@option("--url", default="http://127.0.0.1:8080", help="URL of the server.")
+@token_file_option
+@token_option
+@option("--tenant", help="Tenant whose activities to run; a tenant's token implies it.")
+@option("--slots", type=click.IntRange(1, 1000), default=50, help="Activities of each queue that run at once.")
+@option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Limit for one request, in seconds.")
+@option(
+    "--drain-timeout",
+    type=click.FloatRange(1.0),
+    default=30.0,
+    help="Seconds that activities get to clean up at shutdown.",
+)
+@option("--log-format", type=click.Choice(FORMATS), default="text", help="Plain text or JSON lines.")
+@option("--log-level", type=click.Choice(LEVELS), default="info", help="Lowest level to log.")
 def worker(
     apps: tuple[str, ...],
     url: str,
     token: str | None,
+    token_file: Path | None,
     tenant: str | None,
     slots: int,
     timeout: float,
+    drain_timeout: float,
     log_format: str,
     log_level: str,
 ) -> None:
     """Run the activities of the apps named by MODULE:APP for the server at --url, which need not run any itself
-    ('holdfast serve --no-worker'). As many workers as you like share the work.
+    ('holdfast serve --no-worker'). Any number of workers can share the work.
 
-    SIGTERM and Ctrl-C end it in order: it takes no more, gives back what it has not finished, and exits with 0.
+    SIGTERM and Ctrl-C stop it gracefully: it takes no more activities, abandons unfinished ones, and exits with 0.
     """
-    # What working needs is heavy; the other commands start without it.
+    # Imported here because it is slow; the other commands start without it.
     import uvloop
 
-    from holdfast.client.connection import Connection
+    from holdfast.client.api.connection import Connection
     from holdfast.orchestration.registry import Registry
-    from holdfast.worker.threads import leave_threads
+    from holdfast.worker.thread_exit import exit_past_threads
 
     set_up_logging(log_format, log_level)
     try:
         registry = Registry.of(load_app(name).registry for name in apps)
     except ValueError as error:
-        raise SettingsError(f"These apps do not go together: {error}.") from error
+        raise SettingsError(f"These apps cannot be combined: {error}.") from error
     if not registry.activities:
-        raise SettingsError(f"There are no activities in {', '.join(apps)}, so there is nothing to work on.")
-    connection = Connection(url, token=token, tenant=tenant, timeout=timeout, retries=3)
-    uvloop.run(_work(registry, connection, url, slots))
-    leave_threads()
+        raise SettingsError(f"There are no activities in {', '.join(apps)}: name an app that declares some.")
+    connection = Connection(url, token=token_for(url, token, token_file), tenant=tenant, timeout=timeout, retries=3)
+    uvloop.run(_work(registry, connection, url, slots, drain_timeout))
+    exit_past_threads()
 
 
-async def _work(registry: Registry, connection: Connection, url: str, slots: int) -> None:
-    from holdfast.worker.remote import Remote
+async def _work(registry: Registry, connection: Connection, url: str, slots: int, drain_timeout: float) -> None:
+    from holdfast.worker.remote_source import RemoteWorkSource
+    from holdfast.worker.thread_exit import leave_tasks
     from holdfast.worker.worker import Worker
 
     await connection.open()
-    working = asyncio.create_task(Worker(Remote(connection), registry, slots=slots, gives_up=True).run(), name="worker")
+    made = Worker(RemoteWorkSource(connection), registry, slots=slots, gives_up=True, drain_timeout=drain_timeout)
+    working = asyncio.create_task(made.run(), name="worker")
     stopping = False
 
     def stop(number: int) -> None:
         nonlocal stopping
-        # A second Ctrl-C does not wait for anything to be given back.
+        # A second Ctrl-C does not wait until activities are abandoned.
         if not stopping or number == signal.SIGINT:
             working.cancel()
         stopping = True
@@ -89,6 +103,7 @@ async def _work(registry: Registry, connection: Connection, url: str, slots: int
         raise (_first_refusal(group) or group) from None
     finally:
         await connection.close()
+    leave_tasks()
 
 
 def _first_refusal(group: BaseExceptionGroup) -> HoldfastError | None:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from holdfast.client import answers, run_answers
-from holdfast.client.answers import Completion, DeadLetter, LockInfo, Message, QueueStats, QueueSummary
+from holdfast.client import models as answers
+from holdfast.client import run_models as run_answers
+from holdfast.client.api.connection import Connection
+from holdfast.client.api.orchestrations import RunCalls, list_runs
+from holdfast.client.api.queues import list_queues
 from holdfast.client.batch import Batch
-from holdfast.client.calls import list_queues
-from holdfast.client.connection import Connection
 from holdfast.client.idempotency import IdempotencyCalls, Outcome, result_of, run_once
-from holdfast.client.once import Idempotency
+from holdfast.client.idempotent_handler import Idempotency
+from holdfast.client.models import Completion, DeadLetter, LockInfo, Message, QueueStats, QueueSummary
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
-from holdfast.client.run_answers import HistoryEvent, OrchestrationStatus, OrchestrationSummary
-from holdfast.client.run_calls import RunCalls, list_runs
+from holdfast.client.run_models import BlockReason, HistoryEvent, OrchestrationStatus, OrchestrationSummary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from types import TracebackType
 
-    from holdfast.orchestration.context import Context
+    from holdfast.orchestration.core.context import Context
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
 __all__ = [
     "Batch",
+    "BlockReason",
     "Client",
     "Completion",
     "DeadLetter",
@@ -47,12 +49,12 @@ __all__ = [
 class Client:
     """A connection to a server: ``async with Client("http://127.0.0.1:8080") as client``.
 
-    ``tenant`` says whose queues, instances and keys are meant; a token that belongs to a tenant says so itself.
-    ``timeout`` is how many seconds one request may take, not counting what it was asked to wait. What is safe to
-    repeat is repeated up to ``retries`` times when the server cannot be reached or asks for it.
+    ``tenant`` selects the tenant whose queues, instances and keys the calls use; a tenant's token implies it.
+    ``timeout`` is the limit for one request in seconds, on top of the time the server was asked to wait. Calls that
+    are safe to repeat are retried up to ``retries`` times when the server cannot be reached or asks for a retry.
 
-    Every refusal is an error of ``holdfast.errors``, with the ``error_code`` of the answer. ``ConnectionFailed``
-    means that nothing was sent; ``AnswerLost`` that it may have been done.
+    The server's errors are raised as classes of ``holdfast.errors``, with the ``error_code`` of the response.
+    ``ConnectionFailed`` means that nothing was sent; ``AnswerLost`` means that the request may have been carried out.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Client:
         self._connection = Connection(url, token=token, tenant=tenant, timeout=timeout, retries=retries)
 
     def queue(self, name: str) -> Queue:
-        """A queue by its name; nothing is asked of the server yet."""
+        """Returns the queue of this name. Sends no request."""
         return Queue(self._connection, name)
 
     @overload
@@ -102,14 +104,15 @@ class Client:
         retention_seconds: int | None = None,
         wait_seconds: float = 0,
     ) -> Outcome[Any]:
-        """Runs it, unless it has run for this tenant and key: then gives the result it had, as JSON keeps it.
+        """Calls ``run`` once for this tenant and key. Later calls return the recorded result, read back from JSON.
 
-        The lease is renewed while it runs. When somebody else runs it, waits up to ``wait_seconds`` for what comes of
-        that, and raises AlreadyInProgress then. An error of ``run`` is recorded and raised; the next attempt runs it
-        again. Without a key it is just run; without a tenant it is that of this client.
+        The lease is renewed while ``run`` runs. When another process holds it, waits up to ``wait_seconds`` for its
+        result and then raises ``AlreadyInProgress``. An error of ``run`` is recorded and raised; the next attempt
+        calls ``run`` again. With an empty key, ``run`` is called without a record. ``tenant_id`` defaults to the
+        tenant of this client.
 
-        The effect and the record are two things: when this process dies between them, the effect has happened and the
-        next attempt runs it again. An effect that takes the same key itself is exactly once; others are nearly so.
+        The effect and its record are not atomic: when this process dies between them, the effect has happened and the
+        next attempt repeats it. Pass the same key on to the effect, if it accepts one, to get exactly-once.
         """
         if not key:
             return Outcome(await result_of(run), ran=True)
@@ -123,7 +126,7 @@ class Client:
         )
 
     async def queues(self, *, page_size: int = 50) -> AsyncIterator[QueueSummary]:
-        """The queues there are, by name."""
+        """Iterates over all queues, ordered by name."""
         cursor: str | None = None
         while True:
             page = await list_queues(self._connection, page_size, cursor)
@@ -162,11 +165,11 @@ class Client:
         instance_id: str | None = None,
         version: str | None = None,
     ) -> Run[Any]:
-        """Starts an orchestration, by its function or by its name. Nothing is run again when the instance exists.
+        """Starts an orchestration, given by its function or its name. An instance that exists is not started again.
 
-        A function brings its own version, and types for what goes in and comes out; by its name the version that was
-        declared last is started. Raises ``NotFound`` when the server has no such orchestration, ``InvalidRequest``
-        for an input of another shape than it takes.
+        A function implies its own version and the types of input and output; a name starts the version that was
+        declared last. Raises ``NotFound`` for an orchestration the server does not have, and ``InvalidRequest`` for
+        an input that does not match the declared type.
         """
         return await start(self._connection, orchestration, input, instance_id, version)
 
@@ -175,14 +178,14 @@ class Client:
     @overload
     def orchestration(self, instance_id: str, function: Callable[..., Coroutine[Any, Any, Output]]) -> Run[Output]: ...
     def orchestration(self, instance_id: str, function: Any = None) -> Run[Any]:
-        """An instance by its id; nothing is asked of the server yet. Its function gives the result its type."""
+        """Returns the instance with this id. Sends no request. ``function`` gives the result its type."""
         definition = None if function is None else named(function)[1]
         return Run(RunCalls(self._connection, instance_id), definition)
 
     async def orchestrations(
         self, *, status: str | None = None, name: str | None = None, page_size: int = 50
     ) -> AsyncIterator[OrchestrationSummary]:
-        """The instances there are, by id; only those with this status, or of the orchestration of this name."""
+        """Iterates over the instances, ordered by id; ``status`` and ``name`` (of the orchestration) filter them."""
         cursor: str | None = None
         while True:
             page = await list_runs(self._connection, page_size, cursor, status, name)

@@ -1,4 +1,4 @@
-"""Messages under one lock, which is kept alive while they are worked on and answered for at the end."""
+"""Messages under one lock, which is extended while they are handled and released at the end."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self, overload
 
-from holdfast.client.answers import Message, messages
-from holdfast.client.connection import PASSING
-from holdfast.client.endings import surely
+from holdfast.client.api.connection import PASSING
+from holdfast.client.models import Message, messages
+from holdfast.client.shielding import finish_even_if_cancelled
 from holdfast.errors import ConnectionFailed, HoldfastError, InvalidLockId, LockExpired, LockNotFound
+from holdfast.logs import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from holdfast.client.calls import Answer, QueueCalls
+    from holdfast.client.api.queues import Answer, QueueCalls
 
 log = logging.getLogger(__name__)
 
 SHORTEST_TTL, LONGEST_TTL = 1, 300
-# Giving back is a courtesy to whoever comes next: without it the lock expires by itself.
+# Abandoning only speeds up redelivery: without it the lock expires by itself.
 ABANDON_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
 _MARGIN_SECONDS = 1.0
 
-#: The server's ways to say that there is no such lock any more.
+#: Errors by which the server says that the lock no longer exists.
 _GONE = (LockExpired, LockNotFound, InvalidLockId)
 
 
 class Batch(Sequence[Message]):
-    """What :meth:`Queue.lock` gives: the messages it took, none when the queue is empty.
+    """The messages popped by :meth:`Queue.lock`, under one lock; empty when the queue is.
 
-    Until it is answered for, the lock is extended whenever half of its time is over. Should that not succeed in time
-    (the server was away for too long, or this process was), ``lost`` is set, shortly before the messages may become
-    somebody else's. The body is not interrupted; look at ``lost`` where that matters. Leaving the block, or an
-    explicit answer, raises ``LockExpired`` when the lock is gone.
+    Until the messages are acknowledged, abandoned or dead-lettered, the lock is extended whenever half of its time is
+    over. If that fails for too long (no server, or this process was suspended), ``lost`` is set shortly before the
+    messages can be redelivered. The body is not interrupted; check ``lost`` where that matters. Leaving the block,
+    or an explicit acknowledge, abandon or dead-letter, raises ``LockExpired`` when the lock is lost.
     """
 
     def __init__(self, calls: QueueCalls, answer: Answer, ttl_seconds: int) -> None:
@@ -46,12 +47,12 @@ class Batch(Sequence[Message]):
         self.lock_id: str | None = answer.get("lock_id")
         self.lost = asyncio.Event()
         self._ttl = min(max(ttl_seconds, SHORTEST_TTL), LONGEST_TTL)
-        #: The lock's expiry is a moment of the server's clock, which may be wrong here: only differences count.
+        #: The expiry is a time of the server's clock, which may differ from ours: only differences are used.
         self._expires_at = float(answer.get("lock_expires_at", 0))
         self._clock_difference = self._expires_at - (_now() + self._ttl)
         self._gone: HoldfastError | None = None
         self._answered = self.lock_id is None
-        #: One call about the lock at a time: an extension that comes after the answer would find no lock.
+        #: One call about the lock at a time: an extension that arrives after the acknowledgement would find no lock.
         self._calling = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -68,13 +69,13 @@ class Batch(Sequence[Message]):
         return len(self._messages)
 
     async def acknowledge(self) -> None:
-        """The messages are done with."""
+        """Removes the messages, which were handled."""
         await self._answer(self._calls.acknowledge)
 
     async def abandon(self, error: str | None = None, *, delay_seconds: float = 0) -> None:
-        """Gives the messages back, to the front of the queue; ``error`` is their next ``last_error``.
+        """Returns the messages to the front of the queue; ``error`` becomes their ``last_error``.
 
-        With ``delay_seconds`` nobody gets them before that time is over.
+        With ``delay_seconds`` they are redelivered after that time at the earliest.
         """
         await self._answer(self._calls.abandon, error, delay_seconds)
 
@@ -83,7 +84,7 @@ class Batch(Sequence[Message]):
         await self._answer(self._calls.dead_letter, reason)
 
     async def extend(self, seconds: int) -> None:
-        """Adds to the lock's time, never past 300 seconds from now. It is extended without this too."""
+        """Extends the lock, at most to 300 seconds from now. The batch also extends it by itself."""
         async with self._calling:
             if self.lock_id is None or self._answered:
                 return
@@ -95,11 +96,11 @@ class Batch(Sequence[Message]):
 
     @property
     def seconds_left(self) -> float:
-        """How long the lock lasts if nobody extends it."""
+        """The seconds until the lock expires, unless it is extended."""
         return self._expires_at - self._clock_difference - _now()
 
     def seconds_until(self, moment: float) -> float:
-        """How long it takes until this moment of the server's clock, in Unix seconds."""
+        """Returns the seconds until this time of the server's clock, given in Unix seconds."""
         return moment - self._clock_difference - _now()
 
     async def __aenter__(self) -> Self:
@@ -110,7 +111,7 @@ class Batch(Sequence[Message]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await surely(self._leave(error))
+        await finish_even_if_cancelled(self._leave(error))
 
     async def _leave(self, error: BaseException | None) -> None:
         await self._stop_keeping()
@@ -123,8 +124,12 @@ class Batch(Sequence[Message]):
             async with asyncio.timeout(ABANDON_SECONDS):
                 await self.abandon(described(error))
         except (HoldfastError, TimeoutError) as failure:
-            # The body's own error is the one to be seen.
-            log.warning("A lock of %s was not given back: %s", self._calls.queue, str(failure) or "no answer in time")
+            # Raising this would hide the error of the body.
+            log.warning(
+                "Queue %s: a lock was not abandoned, its messages wait for its expiry: %s",
+                self._calls.queue,
+                message_of(failure),
+            )
 
     async def _answer(self, call: Callable[..., Awaitable[Answer]], *arguments: str | float | None) -> None:
         async with self._calling:
@@ -143,13 +148,13 @@ class Batch(Sequence[Message]):
     async def _call_while_it_lasts(
         self, call: Callable[..., Awaitable[Answer]], *arguments: str | float | None
     ) -> None:
-        """Not given up before the lock is: an answer that does not get through is work to be done again."""
+        """Retries until the lock expires: if the call fails, the messages are redelivered and handled again."""
         unclear = False
         while True:
             try:
                 await call(self.lock_id, *arguments)
             except (LockNotFound, InvalidLockId) as error:
-                # Gone after an attempt whose outcome nobody heard: it was that attempt that ended the lock.
+                # An earlier attempt, whose response was lost, has released the lock.
                 if not unclear and error.__cause__ is None:
                     raise
             except PASSING as error:
@@ -161,7 +166,7 @@ class Batch(Sequence[Message]):
             return
 
     async def _keep(self) -> None:
-        # A little before the end, so that whoever works here stops before somebody else begins.
+        # Give up shortly before the expiry, so that the body can stop before the messages are redelivered.
         margin = min(self._ttl / 10, _MARGIN_SECONDS)
         while (left := self.seconds_left) > margin:
             if self._answered:
@@ -177,9 +182,11 @@ class Batch(Sequence[Message]):
             except TimeoutError:
                 continue
             except HoldfastError as error:
-                log.warning("A lock of %s was not extended yet: %s", self._calls.queue, error)
+                log.warning("Queue %s: a lock was not extended, retrying: %s", self._calls.queue, error)
                 await asyncio.sleep(_PAUSE_SECONDS)
-        log.warning("A lock of %s was not extended in time, and is lost", self._calls.queue)
+        log.warning(
+            "Queue %s: a lock was not extended in time and is lost; its messages are redelivered", self._calls.queue
+        )
         self.lost.set()
 
     async def _stop_keeping(self) -> None:
@@ -194,14 +201,14 @@ class Batch(Sequence[Message]):
 
 
 def described(error: BaseException) -> str:
-    """What a message's next consumer is told."""
+    """Returns the text that becomes the message's ``last_error``."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     return f"{type(error).__name__}: {error}"
 
 
 def _lost() -> LockExpired:
-    return LockExpired("The lock was lost before the messages were answered for: they may be somebody else's by now.")
+    return LockExpired("The lock was lost before the messages were acknowledged: they may have been redelivered.")
 
 
 def _now() -> float:

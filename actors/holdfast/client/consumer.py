@@ -1,4 +1,4 @@
-"""A loop that takes messages and gives each to a handler, until it is told to stop."""
+"""Pops messages and calls a handler with each, until it is stopped."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from holdfast.client.api.connection import PASSING, pauses_between_attempts
 from holdfast.client.batch import described
-from holdfast.client.connection import PASSING, pauses_between_attempts
-from holdfast.client.endings import surely
+from holdfast.client.shielding import finish_even_if_cancelled
 from holdfast.errors import AlreadyInProgress, HoldfastError, LockExpired, QueueLocked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from holdfast.client.answers import Message
     from holdfast.client.batch import Batch
+    from holdfast.client.models import Message
 
 log = logging.getLogger(__name__)
 
 Handler: TypeAlias = "Callable[[Message], Awaitable[object]]"
-#: Takes one message under a lock; waits that long for it, or not at all.
+#: Pops one message under a lock, waiting up to the given seconds for it.
 Take: TypeAlias = "Callable[[float], Awaitable[Batch]]"
 
 LONGEST_PAUSE = 30.0
@@ -29,9 +29,9 @@ SHORTEST_DELAY = 1.0
 
 
 class Consumer:
-    """Workers that each take one message, handle it, answer for it, and take the next.
+    """Runs workers that each pop one message, handle it, acknowledge or abandon it, and pop the next.
 
-    One lock for one message: a handler that fails gives back its own message and nobody else's.
+    Every message has its own lock, so a handler that fails abandons its own message only.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Consumer:
         self._grace_seconds = grace_seconds
         self._stopping = False
         self._handling: set[asyncio.Task[None]] = set()
-        # However many workers are idle, one of them waits at the server for all.
+        # Only one idle worker at a time polls the server.
         self._waiting = asyncio.Lock()
 
     async def run(self) -> None:
-        """Ends by cancellation, or with an error that trying again does not help against."""
+        """Consumes until it is cancelled or an error occurs that retrying cannot fix."""
         workers = {asyncio.create_task(self._work(), name=f"consumer of {self._queue}") for _ in self._range()}
         try:
             ended, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
@@ -66,12 +66,12 @@ class Consumer:
         for worker in workers - self._handling:
             worker.cancel()
         try:
-            # A second cancellation ends the time of grace.
+            # A second cancellation ends the grace period.
             await asyncio.wait(workers, timeout=self._grace_seconds)
         finally:
             for worker in workers:
                 worker.cancel()
-            await surely(_all_ended(workers))
+            await finish_even_if_cancelled(_all_ended(workers))
 
     async def _work(self) -> None:
         likely_more = False
@@ -86,7 +86,7 @@ class Consumer:
                 if batch := await self._take_one(0):
                     return batch
             except (QueueLocked, *PASSING):
-                pass  # whoever waits finds out
+                pass  # the worker that polls reports it
         async with self._waiting:
             return await self._wait()
 
@@ -100,7 +100,7 @@ class Consumer:
                 pass
             except PASSING as error:
                 if pauses is None:
-                    log.warning("Consuming %s is held up: %s", self._queue, error)
+                    log.warning("Queue %s: cannot receive messages, retrying: %s", self._queue, error)
                     pauses = pauses_between_attempts(LONGEST_PAUSE)
                 await asyncio.sleep(next(pauses))
                 continue
@@ -116,18 +116,18 @@ class Consumer:
                 try:
                     await self._run_handler(message, batch)
                 except AlreadyInProgress as error:
-                    # Given back now, it would come again at once, until it has come too often.
+                    # Without a delay it would be redelivered at once, again and again, and end as a dead letter.
                     await batch.abandon(described(error), delay_seconds=_until_lease_ends(batch, error))
                     raise
         except HoldfastError as error:
-            log.warning("Message %s of %s will be delivered again: %s", message.id, self._queue, error)
+            log.warning("Queue %s: message %s will be redelivered: %s", self._queue, message.id, error)
         except Exception:
-            log.warning("The handler failed on message %s of %s", message.id, self._queue, exc_info=True)
+            log.warning("Queue %s: the handler failed on message %s", self._queue, message.id, exc_info=True)
         finally:
             self._handling.discard(me)
 
     async def _run_handler(self, message: Message, batch: Batch) -> None:
-        """The handler's own errors pass. It is cancelled when the message is no longer its own."""
+        """Runs the handler and raises its errors. Cancels it when the lock is lost."""
         handling = asyncio.ensure_future(self._handler(message))
         losing = asyncio.ensure_future(batch.lost.wait())
         try:
@@ -144,8 +144,8 @@ class Consumer:
 
 
 def _until_lease_ends(batch: Batch, error: AlreadyInProgress) -> float:
-    told = error.details.get("lease_expires_at")
-    left = 0.0 if told is None else batch.seconds_until(datetime.fromisoformat(told).timestamp())
+    expiry = error.details.get("lease_expires_at")
+    left = 0.0 if expiry is None else batch.seconds_until(datetime.fromisoformat(expiry).timestamp())
     return max(left, SHORTEST_DELAY)
 
 

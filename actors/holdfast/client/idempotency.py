@@ -1,4 +1,4 @@
-"""Effects that happen once: a record at the server, held by a lease while the effect runs."""
+"""Runs effects once: the server keeps a record for each key, which is leased while the effect runs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from urllib.parse import quote
 
 import orjson
 
-from holdfast.client.connection import PASSING, Repeat, pauses_between_attempts
-from holdfast.client.endings import SECONDS_LEFT, surely
-from holdfast.client.payloads import encode
+from holdfast.client.api.connection import PASSING, Repeat, pauses_between_attempts
+from holdfast.client.api.encoding import encode
+from holdfast.client.shielding import SECONDS_LEFT, finish_even_if_cancelled
 from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotRecorded, TooLarge
 from holdfast.idempotency.record import MAX_RETENTION
-from holdfast.identity import OWN_TENANT
+from holdfast.logs import message_of
+from holdfast.names import OWN_TENANT
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from holdfast.client.connection import Connection
+    from holdfast.client.api.connection import Connection
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Answer = dict[str, Any]
 
-# Somebody who died does not finish sooner for being asked more often.
+# Between attempts to begin while another process holds the lease, and to record a result.
 _LONGEST_PAUSE = 2.0
 _MARGIN_SECONDS = 1.0
 _LONGEST_ERROR = 4000
@@ -39,23 +40,23 @@ _LONGEST_ERROR = 4000
 
 @dataclass(frozen=True)
 class Outcome(Generic[Result]):
-    """What came of it, now or earlier."""
+    """The result of an idempotent run, made now or recorded earlier."""
 
     result: Result
-    #: Whether it ran just now, and not before.
+    #: Whether it ran now; False when the result was recorded earlier.
     ran: bool
 
 
 class IdempotencyCalls:
-    """Of one (tenant, key). Each may be repeated: an owner that says the same twice is heard once."""
+    """The REST calls for one (tenant, key). All may be repeated: the server ignores repeats by the same owner."""
 
     def __init__(self, connection: Connection, tenant_id: str | None, key: str) -> None:
         self._connection = connection
-        # The server knows whose the connection is.
-        self._path = f"idempotency/{_segment(tenant_id or OWN_TENANT)}/{_segment(key)}"
+        # The server replaces OWN_TENANT with the tenant of the connection.
+        self.path = f"idempotency/{_segment(tenant_id or OWN_TENANT)}/{_segment(key)}"
 
     async def get(self) -> Answer:
-        return await self._connection.call("GET", self._path, repeat=Repeat.ALWAYS)
+        return await self._connection.call("GET", self.path, repeat=Repeat.ALWAYS)
 
     async def begin(self, owner: str, lease_seconds: int) -> Answer:
         return await self.call("begin", {"owner": owner, "lease_seconds": lease_seconds})
@@ -64,7 +65,7 @@ class IdempotencyCalls:
         return await self.call("renew", {"owner": owner, "lease_seconds": lease_seconds})
 
     async def commit(self, owner: str, result: bytes, retention_seconds: int | None) -> Answer:
-        """The result is JSON."""
+        """Records the result, which is JSON, and ends the lease."""
         kept = {} if retention_seconds is None else {"retention_seconds": retention_seconds}
         return await self.call("commit", {"owner": owner, "result": orjson.Fragment(result)} | kept)
 
@@ -72,7 +73,7 @@ class IdempotencyCalls:
         return await self.call("fail", {"owner": owner, "error": error[:_LONGEST_ERROR]})
 
     async def call(self, what: str, body: Answer) -> Answer:
-        return await self._connection.call("POST", f"{self._path}/{what}", body=dump(body), repeat=Repeat.ALWAYS)
+        return await self._connection.call("POST", f"{self.path}/{what}", body=dump(body), repeat=Repeat.ALWAYS)
 
 
 async def run_once(
@@ -83,8 +84,9 @@ async def run_once(
     retention_seconds: int | None,
     wait_seconds: float,
 ) -> Outcome[Result]:
+    """Calls ``run`` under a lease and records its result, or returns the result that is recorded already."""
     if retention_seconds is not None and not 1 <= retention_seconds <= MAX_RETENTION:
-        # Not when it has happened already.
+        # Checked before the effect, since the server would reject it only after.
         raise InvalidRequest(f"retention_seconds: must be 1 to {MAX_RETENTION}.")
     lease = Lease(calls, lease_seconds)
     begun = await _begin(lease, wait_seconds)
@@ -98,17 +100,17 @@ async def run_once(
             raise
         except BaseException as error:
             if _succeeded(running):
-                # Cancelled, but it has happened, or has finished all the same.
-                await surely(_commit_late(lease, running.result(), retention_seconds))
+                # The caller was cancelled, but the effect has happened.
+                await finish_even_if_cancelled(_commit_late(lease, running.result(), retention_seconds))
             else:
-                await surely(_failed(lease, error))
+                await finish_even_if_cancelled(_failed(lease, error))
             raise
-        await surely(_commit(lease, result, retention_seconds))
+        await finish_even_if_cancelled(_commit(lease, result, retention_seconds))
     return Outcome(result, ran=True)
 
 
 class Lease:
-    """Renewed while inside. ``lost`` is set when it is somebody else's, or may be soon."""
+    """A lease that is renewed inside ``async with``. ``lost`` is set when another owner has it, or may have it soon."""
 
     def __init__(self, calls: IdempotencyCalls, seconds: int) -> None:
         self.calls = calls
@@ -121,7 +123,7 @@ class Lease:
     async def begin(self) -> Answer:
         asked_at = _now()
         begun = await self.calls.begin(self.owner, self.seconds)
-        # The server began to count later than that.
+        # The server started the lease later than this, so this is on the safe side.
         self._until = asked_at + self.seconds
         return begun
 
@@ -137,7 +139,7 @@ class Lease:
         await asyncio.gather(self._keeper, return_exceptions=True)
 
     async def _keep(self) -> None:
-        # A little before the end, so that what runs here stops before somebody else begins.
+        # Give up shortly before the expiry, so that the effect can stop before another process begins it.
         margin = min(self.seconds / 10, _MARGIN_SECONDS)
         pause = self.seconds / 3
         while (left := self._until - margin - _now()) > 0:
@@ -151,7 +153,7 @@ class Lease:
             except TimeoutError:
                 continue
             except HoldfastError as error:
-                log.warning("A lease was not renewed yet: %s", error)
+                log.warning("%s: the lease was not renewed, retrying: %s", self.calls.path, error)
                 pause = margin
             else:
                 self._until, pause = asked_at + self.seconds, self.seconds / 3
@@ -181,7 +183,7 @@ async def _ended(running: asyncio.Task[Result], lost: asyncio.Event) -> Result:
         running.cancel()
         await asyncio.gather(running, losing, return_exceptions=True)
     if given_up and not _succeeded(running):
-        raise LeaseLost("The lease was not renewed in time, and may be somebody else's by now.")
+        raise LeaseLost("The lease was not renewed in time; another process may hold it by now.")
     return running.result()
 
 
@@ -190,17 +192,18 @@ def _succeeded(running: asyncio.Task[Any]) -> bool:
 
 
 async def result_of(run: Callable[[], Awaitable[Result] | Result]) -> Result:
+    """Calls ``run``, which may be a plain function or return an awaitable."""
     result = run()
     return await result if inspect.isawaitable(result) else result
 
 
 async def _commit(lease: Lease, result: object, retention_seconds: int | None) -> None:
-    """Raises LeaseLost, or NotRecorded: never what would seem to say that nothing was done."""
+    """Records the result. Raises LeaseLost or NotRecorded, not an error that would mean the effect did not happen."""
     try:
         try:
             await _insist(lease, encode(result, "result"), retention_seconds)
         except (InvalidRequest, TooLarge) as error:
-            # That it has happened is what counts: a failure would make it happen again.
+            # Record it without the result: recorded as a failure, the effect would be repeated.
             await _insist(lease, b"null", retention_seconds)
             unkept = error
         else:
@@ -209,23 +212,25 @@ async def _commit(lease: Lease, result: object, retention_seconds: int | None) -
         raise
     except HoldfastError as error:
         raise NotRecorded(
-            "It has happened, but could not be recorded, so the next attempt may make it happen again. "
-            f"The last try to record it: {error}"
+            "The effect has happened but could not be recorded, so the next attempt may repeat it. "
+            f"The last attempt to record it failed: {error}"
         ) from error
-    raise type(unkept)(f"It has happened, and is recorded without a result, which cannot be kept: {unkept}") from unkept
+    raise type(unkept)(
+        f"The effect has happened and is recorded without its result, which cannot be stored: {unkept}"
+    ) from unkept
 
 
 async def _commit_late(lease: Lease, result: object, retention_seconds: int | None) -> None:
-    """For some seconds only: whoever ran it was told to stop."""
+    """Records the result within a few seconds, since the caller was cancelled."""
     try:
         async with asyncio.timeout(SECONDS_LEFT):
             await _commit(lease, result, retention_seconds)
     except (HoldfastError, TimeoutError) as trouble:
-        log.warning("What has happened was not recorded as it should: %s", trouble or "there was no answer in time")
+        log.warning("%s: the effect has happened but was not recorded: %s", lease.calls.path, message_of(trouble))
 
 
 async def _insist(lease: Lease, result: bytes, retention_seconds: int | None) -> None:
-    """For as long again as the lease lasts: late is not too late while nobody else has begun."""
+    """Retries for another lease duration: the server accepts a late commit until another owner begins."""
     until = _now() + lease.seconds
     for pause in pauses_between_attempts(_LONGEST_PAUSE):
         try:
@@ -233,7 +238,7 @@ async def _insist(lease: Lease, result: bytes, retention_seconds: int | None) ->
         except PASSING as error:
             if _now() + pause >= until:
                 raise
-            log.warning("What has happened is not recorded yet: %s", error)
+            log.warning("%s: the effect is not recorded yet, retrying: %s", lease.calls.path, error)
             await asyncio.sleep(pause)
         else:
             return
@@ -243,18 +248,15 @@ async def _failed(lease: Lease, error: BaseException) -> None:
     try:
         await lease.calls.fail(lease.owner, f"{type(error).__name__}: {error}")
     except HoldfastError as trouble:
-        # Its lease runs out, and then another may begin.
-        log.warning("A failure was not recorded: %s", trouble)
+        log.warning("%s: the failure was not recorded, the lease has to expire: %s", lease.calls.path, trouble)
 
 
 def _segment(name: str) -> str:
-    """One segment of a path, whatever is in it: one of dots only would be taken for a step upwards."""
+    """Quotes a path segment. Dots are quoted too if there is nothing else: "." and ".." have a meaning in paths."""
     try:
         quoted = quote(name, safe="")
     except UnicodeEncodeError:
-        raise InvalidRequest(
-            "A key and a tenant are text, and this is none: it has half of a surrogate pair."
-        ) from None
+        raise InvalidRequest("The key or tenant is not valid Unicode: it has half of a surrogate pair.") from None
     return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
 
 

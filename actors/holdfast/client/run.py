@@ -1,4 +1,4 @@
-"""An instance of an orchestration as its callers see it."""
+"""The client's interface to one orchestration instance."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import uuid
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from holdfast.client import run_answers as answers
-from holdfast.client.payloads import encode_typed
-from holdfast.client.run_calls import LONGEST_WAIT, RunCalls
+from holdfast.client import run_models as answers
+from holdfast.client.api.encoding import encode_typed
+from holdfast.client.api.orchestrations import LONGEST_WAIT, RunCalls
 from holdfast.errors import OrchestrationCancelled
 from holdfast.orchestration.definitions import Orchestration, definition_of
 from holdfast.runtime.serialization import dump
@@ -17,15 +17,15 @@ from holdfast.runtime.serialization import dump
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from holdfast.client.connection import Connection
-    from holdfast.client.run_answers import HistoryEvent, OrchestrationStatus
-    from holdfast.client.run_calls import Answer
+    from holdfast.client.api.connection import Connection
+    from holdfast.client.api.orchestrations import Answer
+    from holdfast.client.run_models import HistoryEvent, OrchestrationStatus
 
 Output = TypeVar("Output")
 
-# A server that hangs keeps nobody much longer than he wanted to wait.
+# The caller's timeout is exceeded by at most this if the server hangs.
 _GRACE_SECONDS = 5.0
-# A server that stops answers those who wait at once.
+# A server that is shutting down answers waiting calls at once: do not repeat them in a tight loop.
 _PAUSE_SECONDS = 0.2
 
 
@@ -35,7 +35,7 @@ class Run(Generic[Output]):
     def __init__(self, calls: RunCalls, definition: Orchestration | None, *, created: bool = False) -> None:
         self._calls = calls
         self._definition = definition
-        #: Whether this start began it; False when there was such an instance already.
+        #: Whether this call started the instance; False when it existed already.
         self.created = created
 
     @property
@@ -46,16 +46,17 @@ class Run(Generic[Output]):
         return f"Run({self.instance_id!r})"
 
     async def result(self, timeout: float | None = None) -> Output:
-        """Its output, as soon as it has ended: of the declared type where the function is known, else a JSON value.
+        """Waits for the end of the instance and returns its output.
 
-        Raises ``OrchestrationFailed`` with the ``reason``, ``OrchestrationCancelled``, which is one too, or
-        ``TimeoutError`` when the seconds are over; the instance goes on then.
+        The output has the declared type if the function is known, else it is a JSON value. Raises
+        ``OrchestrationFailed``, its subclass ``OrchestrationCancelled`` with the ``reason``, or ``TimeoutError`` after
+        ``timeout`` seconds; the instance keeps running then.
         """
         answer = await self._ended(timeout)
         if answer["status"] == "CANCELLED":
             reason = answer.get("reason")
-            told = f"The orchestration {self.instance_id} was cancelled" + (f": {reason}" if reason else ".")
-            raise OrchestrationCancelled(told, kind="cancelled", reason=reason, instance_id=self.instance_id)
+            message = f"The orchestration {self.instance_id} was cancelled" + (f": {reason}" if reason else ".")
+            raise OrchestrationCancelled(message, kind="cancelled", reason=reason, instance_id=self.instance_id)
         if answer["error"] is not None:
             raise answers.failure(answer["error"]).as_error(self.instance_id)
         output: Output = answer["output"]
@@ -64,11 +65,11 @@ class Run(Generic[Output]):
         return output
 
     async def status(self) -> OrchestrationStatus:
-        """How it stands now."""
+        """Returns the instance's current status."""
         return answers.status(await self._calls.status())
 
     async def history(self, execution_id: int | None = None, *, page_size: int = 100) -> AsyncIterator[HistoryEvent]:
-        """What happened to it: ``async for event in run.history()``. An earlier execution is asked for by its id."""
+        """Iterates over the history: ``async for event in run.history()``. Default: the current execution."""
         cursor: str | None = None
         while True:
             page = await self._calls.history(page_size, cursor, execution_id)
@@ -79,27 +80,28 @@ class Run(Generic[Output]):
                 return
 
     async def raise_event(self, name: str, data: Any = None, *, event_id: str | None = None) -> None:
-        """Raises an event with any JSON value, or pydantic model.
+        """Sends an event to the instance; ``data`` is a JSON value or a pydantic model.
 
-        Dropped when the orchestration waits for none of this name, unless that is one of its mailboxes. Raised again
-        with the same ``event_id`` it counts once. Raises ``Conflict`` when the instance has ended.
+        The event is dropped when the orchestration does not wait for this name, unless the name is a mailbox. Events
+        with the same ``event_id`` count once: the last 1000 ids of an instance are kept, across ``continue_as_new``
+        and after its end. Raises ``Conflict`` when the instance has ended.
         """
         await self._calls.raise_event(name, encode_typed(data, "data"), event_id or uuid.uuid4().hex)
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Asks it to end: its code gets a ``CancelledError`` where it waits, and may clean up."""
+        """Cancels the instance: its code gets a ``CancelledError`` at its ``await``, and may clean up."""
         await self._calls.cancel(reason)
 
     async def suspend(self, reason: str | None = None) -> None:
-        """Its code rests; what comes meanwhile is kept."""
+        """Suspends the instance: its code does not run, and incoming events and results are kept."""
         await self._calls.suspend(reason)
 
     async def resume(self) -> None:
-        """Its code goes on."""
+        """Resumes a suspended instance."""
         await self._calls.resume()
 
     async def delete(self, *, force: bool = False) -> None:
-        """Forgets the instance, whose id is free then. Raises ``Conflict`` unless it has ended, or is forced."""
+        """Deletes the instance and frees its id. Raises ``Conflict`` if it has not ended, unless ``force`` is set."""
         await self._calls.delete(force=force)
 
     async def _ended(self, timeout: float | None) -> Answer:
@@ -122,18 +124,18 @@ class Run(Generic[Output]):
 async def start(
     connection: Connection, orchestration: Any, given: Any, instance_id: str | None, version: str | None
 ) -> Run[Any]:
-    """What :meth:`Client.start` does."""
+    """Implements :meth:`Client.start`."""
     name, definition = named(orchestration)
     if definition is not None:
         version = version or definition.version
-    # An id of our own makes it safe to ask again when an answer was lost.
+    # The id is chosen here, so that the call can be repeated when a response is lost.
     calls = RunCalls(connection, str(uuid.uuid4()) if instance_id is None else instance_id)
     answer = await calls.start(name, _input(definition, given), version)
     return Run(calls, definition, created=instance_id is None or answer["created"])
 
 
 def named(orchestration: Any) -> tuple[str, Orchestration | None]:
-    """The name of an orchestration, and what is known of it when its function is given."""
+    """Returns the name of an orchestration, and its definition if its function is given."""
     if isinstance(orchestration, str):
         return orchestration, None
     definition = definition_of(orchestration)
@@ -147,6 +149,6 @@ def _input(definition: Orchestration | None, given: Any) -> bytes:
         try:
             return definition.input.dump(given).encode()
         except TypeError:
-            # Perhaps the same as plain JSON; the server checks it, and says what is wrong and where.
+            # It may still be valid as plain JSON: the server checks it, and reports what is wrong and where.
             pass
     return encode_typed(given, "input")

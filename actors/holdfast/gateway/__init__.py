@@ -1,1 +1,1 @@
-"""The HTTP face of a server: routes that know nothing of how actors keep their state."""
+"""The HTTP interface of a server. Its routes do not depend on how actors store their state."""

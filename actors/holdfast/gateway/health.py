@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it can take work, and what it runs."""
+"""Health endpoints: liveness, readiness and status."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from pydantic import BaseModel
 
 from holdfast import __version__
 from holdfast.errors import Forbidden, HoldfastError, MethodNotAllowed, Unauthorized, Unavailable
-from holdfast.gateway.answers import error_response
-from holdfast.gateway.callers import CALLER
-from holdfast.gateway.schemas import ErrorAnswer
+from holdfast.gateway.auth.principal import CALLER
+from holdfast.gateway.error_responses import error_response
+from holdfast.gateway.openapi.schemas import ErrorAnswer
+from holdfast.runtime.contract import Readiness
 
 if TYPE_CHECKING:
+    import asyncio
+
     from fastapi import FastAPI
 
-    from holdfast.gateway.callers import Caller
+    from holdfast.gateway.auth.principal import Caller
     from holdfast.runtime.contract import Host
-    from holdfast.runtime.inprocess import InProcessHost
+    from holdfast.runtime.in_process.host import InProcessHost
 
 
 class Alive(BaseModel):
@@ -37,44 +40,48 @@ class Status(BaseModel):
     ready: bool
     reason: str
     started_at: datetime
-    #: Whose queues and instances this caller sees.
+    #: The tenant whose queues and instances this caller sees.
     tenant: str
-    #: Those of all tenants, so nobody who belongs to one is told.
+    #: Actors of all tenants; empty for a caller bound to one tenant.
     actors: list[ActorType]
 
 
 def refusals(*kinds: type[HoldfastError]) -> dict[int | str, dict[str, Any]]:
-    """As a route's ``responses`` has them."""
+    """Returns these errors in the form of a route's ``responses``."""
     return {kind.status: {"model": ErrorAnswer, "description": kind().message} for kind in kinds}
 
 
-def install(app: FastAPI, host: Host) -> None:
+def install(app: FastAPI, host: Host, stopping: asyncio.Event) -> None:
+    """Adds the health endpoints. ``stopping`` is set when the server accepts no more work."""
     started_at = datetime.now(UTC)
+
+    async def readiness() -> Readiness:
+        return Readiness(False, "the server is stopping") if stopping.is_set() else await host.readiness()
 
     @app.get("/healthz", tags=["health"], responses=refusals(MethodNotAllowed))
     async def healthz() -> Alive:
-        """The process lives."""
+        """Liveness: the process is running."""
         return Alive()
 
     @app.get("/readyz", tags=["health"], response_model=Alive, responses=refusals(MethodNotAllowed, Unavailable))
     async def readyz() -> Any:
-        """Work can be taken."""
-        readiness = await host.readiness()
-        if not readiness.ready:
-            return error_response(Unavailable(f"Not ready: {readiness.reason}."))
+        """Readiness: the server accepts work."""
+        found = await readiness()
+        if not found.ready:
+            return error_response(Unavailable(f"Not ready: {found.reason}."))
         return Alive()
 
     @app.get("/status", tags=["health"], responses=refusals(MethodNotAllowed, Unauthorized, Forbidden))
     async def status(request: Request) -> Status:
-        """What runs here."""
+        """The version, the host and the active actors of this server."""
         caller: Caller = request.scope[CALLER]
-        readiness = await host.readiness()
+        found = await readiness()
         counts = {} if caller.bound else await host.active_counts()
         return Status(
             version=__version__,
             host=host.name,
-            ready=readiness.ready,
-            reason=readiness.reason,
+            ready=found.ready,
+            reason=found.reason,
             started_at=started_at,
             tenant=caller.tenant,
             actors=[ActorType(type=name, active=count) for name, count in sorted(counts.items())],
@@ -82,7 +89,7 @@ def install(app: FastAPI, host: Host) -> None:
 
 
 def install_dapr_api(app: FastAPI, host: InProcessHost) -> None:
-    """What a Dapr SDK asks of its sidecar, where this process is its own."""
+    """Adds the endpoints of a Dapr sidecar that SDKs need, where this process replaces the sidecar."""
 
     @app.get("/v1.0/healthz", include_in_schema=False, status_code=204)
     @app.get("/v1.0/healthz/outbound", include_in_schema=False, status_code=204)

@@ -1,71 +1,91 @@
-"""Idempotency over REST."""
+"""The REST endpoints of idempotency records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Forbidden, InvalidRequest
-from holdfast.gateway import idempotency_documents as documents
-from holdfast.gateway.callers import Role
-from holdfast.gateway.endpoints import Endpoint
-from holdfast.idempotency.interface import IDEMPOTENCY_TYPE, record_id
+from holdfast.gateway.auth.principal import Role
+from holdfast.gateway.openapi import idempotency as documents
+from holdfast.gateway.quotas.quotas import NO_QUOTAS
+from holdfast.gateway.quotas.record_usage import RecordUsage
+from holdfast.gateway.routing import Endpoint
+from holdfast.idempotency.interface import record_id
+from holdfast.idempotency.record import DEFAULT_RETENTION
 from holdfast.idempotency.requests import MAX_KEY
-from holdfast.identity import OWN_TENANT
-from holdfast.runtime.refusals import accepted
+from holdfast.kinds import IDEMPOTENCY_TYPE
+from holdfast.names import OWN_TENANT
 from holdfast.runtime.serialization import dump, load
+from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from holdfast.gateway.endpoints import Call
+    from holdfast.gateway.http_request import HttpRequest
+    from holdfast.gateway.quotas.quotas import Quotas
     from holdfast.runtime.contract import HostClient
 
 Answer = dict[str, Any]
 
 
 class Idempotency:
-    """What each call does: which record it asks, and for what."""
+    """The handlers of the idempotency endpoints."""
 
-    def __init__(self, client: HostClient) -> None:
+    def __init__(self, client: HostClient, quotas: Quotas = NO_QUOTAS) -> None:
         self._client = client
+        self._usage = RecordUsage(quotas, client.now) if quotas.limit_idempotency else None
 
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/idempotency/{tenant}/{key}"
         return [
             Endpoint("POST", f"{one}/begin", self.begin, documents.BEGIN, Role.USER),
-            Endpoint("POST", f"{one}/commit", self._sending("Commit"), documents.COMMIT, Role.USER),
+            Endpoint("POST", f"{one}/commit", self.commit, documents.COMMIT, Role.USER),
             Endpoint("POST", f"{one}/fail", self._sending("Fail"), documents.FAIL, Role.USER),
             Endpoint("POST", f"{one}/renew", self._sending("Renew"), documents.RENEW, Role.USER),
             Endpoint("GET", one, self.get, documents.GET, Role.READER),
         ]
 
-    async def begin(self, call: Call) -> Answer:
+    async def begin(self, call: HttpRequest) -> Answer:
         tenant, key = _names(call)
         _, data = await call.json_object(optional=True)
         for name in ("tenant", "key"):
             if name in data:
-                raise InvalidRequest(f"{name}: belongs into the path")
-        return await self._ask(call, "Begin", data | {"tenant": tenant, "key": key})
+                raise InvalidRequest(f"{name}: belongs in the path, not in the body")
+        if self._usage is not None:
+            self._usage.check(tenant, record_id(tenant, key))
+        answer = await self._ask(call, "Begin", data | {"tenant": tenant, "key": key})
+        if self._usage is not None and answer["outcome"] == "run":
+            self._usage.note(tenant, record_id(tenant, key), len(key.encode()), DEFAULT_RETENTION)
+        return answer
 
-    async def get(self, call: Call) -> Answer:
+    async def commit(self, call: HttpRequest) -> Answer:
+        body, data = await call.json_object()
+        answer = await self._ask(call, "Commit", data)
+        if self._usage is not None:
+            tenant, key = _names(call)
+            kept = data.get("retention_seconds", DEFAULT_RETENTION)
+            self._usage.note(tenant, record_id(tenant, key), len(key.encode()) + len(body), kept)
+        return answer
+
+    async def get(self, call: HttpRequest) -> Answer:
         return await self._ask(call, "Get", None)
 
-    def _sending(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
-        """Hands the request's body on to the actor, which is the one to check it."""
+    def _sending(self, method: str) -> Callable[[HttpRequest], Awaitable[Answer]]:
+        """Returns a handler that passes the body on to the actor, which validates it."""
 
-        async def send(call: Call) -> Answer:
+        async def send(call: HttpRequest) -> Answer:
             _, data = await call.json_object()
             return await self._ask(call, method, data)
 
         return send
 
-    async def _ask(self, call: Call, method: str, data: Any) -> Answer:
+    async def _ask(self, call: HttpRequest, method: str, data: Any) -> Answer:
         body = b"" if data is None else dump(data)
         answer = await self._client.invoke_method(IDEMPOTENCY_TYPE, record_id(*_names(call)), method, body)
-        return accepted(load(answer))
+        return raise_for_refusal(load(answer))
 
 
-def _names(call: Call) -> tuple[str, str]:
+def _names(call: HttpRequest) -> tuple[str, str]:
     tenant, key = call.parameters
     if not key or len(key) > MAX_KEY or "\0" in key or "\ufffd" in key:
         raise InvalidRequest(
@@ -76,6 +96,6 @@ def _names(call: Call) -> tuple[str, str]:
     if tenant in ("", OWN_TENANT):
         tenant = caller.tenant
     if caller.bound and tenant != caller.tenant:
-        # Before anything is looked up, so that it says nothing of what is there.
-        raise Forbidden("This token belongs to another tenant than the one the path names.")
+        # Checked before any lookup, so that the answer does not reveal whether the record exists.
+        raise Forbidden("This token is bound to another tenant than the one in the path.")
     return tenant, key

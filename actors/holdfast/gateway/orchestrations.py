@@ -1,4 +1,4 @@
-"""Orchestrations over REST."""
+"""The REST endpoints of orchestrations."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.gateway import orchestration_documents as documents
-from holdfast.gateway.callers import Role
-from holdfast.gateway.endpoints import Accepted, Endpoint
-from holdfast.gateway.parameters import FLAG, INTEGER, NUMBER
-from holdfast.identity import check_id, qualify
-from holdfast.orchestration.actor import waiting_for
-from holdfast.orchestration.index import INSTANCE_INDEX_TYPE, shards_of
-from holdfast.orchestration.instance import Status  # noqa: TC001 (pydantic looks it up)
-from holdfast.orchestration.interface import ORCHESTRATION_TYPE
-from holdfast.orchestration.newborn import Newborn
-from holdfast.pushpop.doorbell import Doorbell, Listening
-from holdfast.pushpop.replies import iso
-from holdfast.pushpop.requests import Request
-from holdfast.runtime.gather import Gatherer
-from holdfast.runtime.refusals import accepted
+from holdfast.errors import HostStopping
+from holdfast.gateway.auth.principal import Role
+from holdfast.gateway.middleware.body_limits import MAX_TEXT_CALL
+from holdfast.gateway.openapi import orchestrations as documents
+from holdfast.gateway.query_params import FLAG, INTEGER, NUMBER
+from holdfast.gateway.routing import Accepted, Endpoint
+from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
+from holdfast.names import check_id, qualify
+from holdfast.orchestration.actor.actor import waiting_for
+from holdfast.orchestration.index.instance_index import shards_of
+from holdfast.orchestration.recovery.fresh_ids import FreshIds
+from holdfast.orchestration.status import Status  # noqa: TC001 (pydantic looks it up)
+from holdfast.pushpop.api.replies import iso
+from holdfast.pushpop.api.requests import Request
+from holdfast.runtime.batching import CallBatcher
+from holdfast.runtime.notifier import Notifier, Subscription
 from holdfast.runtime.serialization import dump, load
+from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from holdfast.gateway.endpoints import Call
+    from holdfast.gateway.http_request import HttpRequest
     from holdfast.runtime.contract import HostClient
 
 MAX_WAIT_SECONDS = 300.0
 MAX_LISTED = 100
-# An instance forgets who waits when its actor moves or is restarted, so one asks again now and then.
+# An instance loses its subscribers when its actor moves or restarts, so a wait asks again at this interval.
 ASK_AGAIN_SECONDS = 10.0
 
 Answer = dict[str, Any]
@@ -46,11 +48,11 @@ class Query(BaseModel):
 
 class HistoryQuery(Query):
     execution_id: Annotated[
-        int | None, Field(ge=1, le=2**53, description="An earlier one; the last 10 are kept."), INTEGER
+        int | None, Field(ge=1, le=2**53, description="An earlier execution; the last 10 are kept."), INTEGER
     ] = None
     limit: Annotated[int, Field(ge=1, le=1000), INTEGER] = 100
-    cursor: Annotated[int, Field(ge=0, le=2**53, description="next_cursor of the page before."), INTEGER] = 0
-    recorded: Annotated[bool, Field(description="As it is kept, for a replay: payloads are JSON text."), FLAG] = False
+    cursor: Annotated[int, Field(ge=0, le=2**53, description="next_cursor of the previous page."), INTEGER] = 0
+    recorded: Annotated[bool, Field(description="As stored, for a replay: payloads are JSON text."), FLAG] = False
 
 
 class WaitQuery(Query):
@@ -58,59 +60,72 @@ class WaitQuery(Query):
 
 
 class ListQuery(Query):
-    status: Annotated[Status | None, Field(description="Only those.")] = None
-    name: Annotated[str | None, Field(max_length=255, description="Only of this orchestration.")] = None
+    status: Annotated[Status | None, Field(description="Only instances with this status.")] = None
+    name: Annotated[str | None, Field(max_length=255, description="Only instances of this orchestration.")] = None
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED), INTEGER] = 50
-    cursor: Annotated[str, Field(max_length=255, description="next_cursor of the page before.")] = ""
+    cursor: Annotated[str, Field(max_length=255, description="next_cursor of the previous page.")] = ""
 
 
 class EventQuery(Query):
     event_id: Annotated[
-        str | None, Field(min_length=1, max_length=255, description="Raised again with this id, it counts once.")
+        str | None,
+        Field(
+            min_length=1,
+            max_length=255,
+            description="An event raised again with the same id counts once; an instance keeps its last 1000 ids.",
+        ),
     ] = None
 
 
 class DeleteQuery(Query):
-    force: Annotated[bool, Field(description="Also one that has not ended."), FLAG] = False
+    force: Annotated[bool, Field(description="Delete the instance even if it has not ended."), FLAG] = False
 
 
 class StartBody(Request):
     input: Annotated[Any, Field(description="Any JSON value.", examples=[{"order": 1}])] = None
-    instance_id: Annotated[str | None, Field(description="One is made up when left out.")] = None
+    instance_id: Annotated[str | None, Field(description="Generated if omitted.")] = None
     version: Annotated[str | None, Field(max_length=255)] = None
 
 
 class Orchestrations:
-    """What each call does: which actor it asks, and for what."""
+    """The handlers of the orchestration endpoints."""
 
     def __init__(self, client: HostClient) -> None:
         self._client = client
-        self._gatherer = Gatherer.of(client, ORCHESTRATION_TYPE)
-        self._doorbell = Doorbell(client)
-        self._newborn = Newborn.of(client)
+        self._batcher = CallBatcher.of(client, ORCHESTRATION_TYPE)
+        self._notifier = Notifier(client)
+        self._fresh_ids = FreshIds.of(client)
         self._stopping = False
 
-    def end_waits(self) -> None:
+    def begin_stop(self) -> None:
+        """Answers all waiting calls now and refuses later ones."""
         self._stopping = True
 
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/orchestrations/{instance_id}"
         return [
             Endpoint("POST", "/orchestrations/{name}/start", self.start, documents.start(StartBody), Role.USER),
-            Endpoint("GET", "/orchestrations", self.list, documents.listed(ListQuery), Role.READER),
-            Endpoint("GET", one, self._asking("Status"), documents.STATUS, Role.READER),
-            Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery), Role.READER),
+            Endpoint("GET", "/orchestrations", self.list, documents.listed(ListQuery), Role.READER, bulky=True),
+            Endpoint("GET", one, self._asking("Status"), documents.STATUS, Role.READER, bulky=True),
+            Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery), Role.READER, bulky=True),
             Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery), Role.READER),
             Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.raise_event(EventQuery), Role.USER),
             Endpoint("POST", f"{one}/cancel", self._telling("Cancel"), documents.CANCEL, Role.USER),
             Endpoint("POST", f"{one}/suspend", self._telling("Suspend"), documents.SUSPEND, Role.OPERATOR),
             Endpoint("POST", f"{one}/resume", self._telling("Resume"), documents.RESUME, Role.OPERATOR),
             Endpoint("DELETE", one, self.delete, documents.delete(DeleteQuery), Role.OPERATOR),
-            Endpoint("POST", f"{one}/outcome", self._telling("Outcome"), documents.OUTCOME, Role.USER),
-            Endpoint("POST", f"{one}/awaited", self._sending("Awaited"), documents.AWAITED, Role.USER),
+            Endpoint(
+                "POST",
+                f"{one}/outcome",
+                self._telling("Complete"),
+                documents.OUTCOME,
+                Role.USER,
+                max_body=MAX_TEXT_CALL,
+            ),
+            Endpoint("POST", f"{one}/awaited", self._sending("IsAwaited"), documents.AWAITED, Role.USER),
         ]
 
-    async def start(self, call: Call) -> Answer:
+    async def start(self, call: HttpRequest) -> Answer:
         name = check_id(call.parameters[0], "name")
         _, data = await call.json_object(optional=True)
         body = StartBody.parse(data)
@@ -118,54 +133,58 @@ class Orchestrations:
         tenant = call.caller.tenant
         given = body.instance_id
         with (
-            self._newborn.name(tenant) if given is None else nullcontext(check_id(given, "instance id")) as instance_id
+            self._fresh_ids.name(tenant)
+            if given is None
+            else nullcontext(check_id(given, "instance id")) as instance_id
         ):
             answer = await self._ask(qualify(tenant, instance_id), "Start", request)
-        told = {"instance_id": instance_id, "created": answer["created"]}
-        return Accepted(told) if answer["created"] else told
+        result = {"instance_id": instance_id, "created": answer["created"]}
+        return Accepted(result) if answer["created"] else result
 
-    async def history(self, call: Call) -> Answer:
+    async def history(self, call: HttpRequest) -> Answer:
         return await self._ask(_address(call), "History", call.query(HistoryQuery).model_dump())
 
-    async def raise_event(self, call: Call) -> Answer:
+    async def raise_event(self, call: HttpRequest) -> Answer:
         event_id = call.query(EventQuery).event_id
         name = check_id(call.parameters[1], "event name")
         body = {"name": name, "data": await call.json_value(), "event_id": event_id}
         await self._ask(_address(call), "RaiseEvent", body)
         return Accepted({"success": True})
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: HttpRequest) -> Answer:
         return await self._ask(_address(call), "Delete", call.query(DeleteQuery).model_dump())
 
-    async def wait(self, call: Call) -> Answer:
-        """The status when it has ended, or when time is up."""
+    async def wait(self, call: HttpRequest) -> Answer:
+        """Returns the status when the instance has ended or the time is up."""
+        if self._stopping:
+            raise HostStopping
         address = _address(call)
         loop = asyncio.get_running_loop()
         until = loop.time() + call.query(WaitQuery).timeout_seconds
-        gone = asyncio.ensure_future(call.gone())
+        disconnected = asyncio.ensure_future(call.gone())
         try:
-            with Listening(waiting_for(address)) as rung:
+            with Subscription(waiting_for(address)) as wakeup:
                 while True:
-                    rung.clear()
+                    wakeup.clear()
                     left = until - loop.time()
-                    if left <= 0 or gone.done() or self._stopping:
+                    if left <= 0 or disconnected.done() or self._stopping:
                         return await self._ask(address, "Status", None)
-                    answer = await self._ask(address, "Wait", {"doorbell": await self._doorbell.hang()})
+                    answer = await self._ask(address, "Wait", {"notify": await self._notifier.subscribe()})
                     if answer["ended_at"] is not None:
                         return answer
-                    waiting = asyncio.ensure_future(rung.wait())
+                    waiting = asyncio.ensure_future(wakeup.wait())
                     try:
                         pause = min(left, ASK_AGAIN_SECONDS)
-                        await asyncio.wait({waiting, gone}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                        await asyncio.wait({waiting, disconnected}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                     finally:
                         waiting.cancel()
-                    if rung.news is not None:
-                        ended: Answer = load(rung.news)
+                    if wakeup.payload is not None:
+                        ended: Answer = load(wakeup.payload)
                         return ended
         finally:
-            gone.cancel()
+            disconnected.cancel()
 
-    async def list(self, call: Call) -> Answer:
+    async def list(self, call: HttpRequest) -> Answer:
         query = call.query(ListQuery)
         asked = {"after": query.cursor, "limit": query.limit + 1, "status": query.status, "name": query.name}
         body = dump({key: value for key, value in asked.items() if value is not None})
@@ -182,7 +201,7 @@ class Orchestrations:
                 entry = {"instance_id": instance_id, "name": name, "status": status, "created_at": iso(at)}
                 found[instance_id] = entry
             if answer["upto"] is not None:
-                # Beyond this the shard has not looked.
+                # The shard has not searched beyond this id.
                 upto = answer["upto"] if upto is None else min(upto, answer["upto"])
         names = sorted(name for name in found if upto is None or name <= upto)
         shown = names[: query.limit]
@@ -193,34 +212,34 @@ class Orchestrations:
             result["next_cursor"] = upto
         return result
 
-    def _asking(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
-        async def ask(call: Call) -> Answer:
+    def _asking(self, method: str) -> Callable[[HttpRequest], Awaitable[Answer]]:
+        async def ask(call: HttpRequest) -> Answer:
             return await self._ask(_address(call), method, None)
 
         return ask
 
-    def _sending(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
-        """Hands the request's body on to the actor, which is the one to check it."""
+    def _sending(self, method: str) -> Callable[[HttpRequest], Awaitable[Answer]]:
+        """Returns a handler that passes the body on to the actor, which validates it."""
 
-        async def send(call: Call) -> Answer:
+        async def send(call: HttpRequest) -> Answer:
             _, data = await call.json_object(optional=True)
             return await self._ask(_address(call), method, data)
 
         return send
 
-    def _telling(self, method: str) -> Callable[[Call], Awaitable[Answer]]:
+    def _telling(self, method: str) -> Callable[[HttpRequest], Awaitable[Answer]]:
         send = self._sending(method)
 
-        async def tell(call: Call) -> Answer:
+        async def tell(call: HttpRequest) -> Answer:
             await send(call)
             return Accepted({"success": True})
 
         return tell
 
     async def _ask(self, address: str, method: str, data: Any) -> Answer:
-        return accepted(await self._gatherer.call(address, method, dump(data)))
+        return raise_for_refusal(await self._batcher.call(address, method, dump(data)))
 
 
-def _address(call: Call) -> str:
-    """The instance's actor: only answers have the name that callers know."""
+def _address(call: HttpRequest) -> str:
+    """Returns the actor id of the instance in the path."""
     return qualify(call.caller.tenant, check_id(call.parameters[0], "instance id"))

@@ -1,1 +1,1 @@
-"""Effects that must happen once: a record for each tenant and key, of who runs it and what came of it."""
+"""Effects that must happen once: one record per tenant and key, with its lease and its result."""

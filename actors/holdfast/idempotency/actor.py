@@ -1,4 +1,4 @@
-"""A record as an actor: a thin shell that loads, asks the state machine, saves, and only then replies."""
+"""The idempotency record as an actor: loads the record, applies the state machine, saves, then replies."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from dapr.actor import Remindable
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.idempotency import requests
 from holdfast.idempotency.interface import IdempotencyActorInterface
-from holdfast.idempotency.record import KEY, RECORD, Record, Status, begin, commit, current, fail, renew
-from holdfast.pushpop.replies import iso, refused
-from holdfast.runtime.work import DurableActor
+from holdfast.idempotency.record import Record, Status, begin, commit, current, fail, renew
+from holdfast.kinds import KEY, RECORD
+from holdfast.pushpop.api.replies import iso, refused
+from holdfast.runtime.unit_of_work import InternalActor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Answer = dict[str, Any]
 
-# Nobody is shown a record whose time is over, so it may be swept a little later: what is committed soon after it was
-# begun is swept by the reminder it has. Another one would cost as much as the commit itself.
+# An expired record is invisible, so it may be deleted later than it expires. A record that is committed soon after it
+# was begun then keeps its reminder: setting another one would cost as much as the commit itself.
 _SWEPT_AFTER = 60.0
 
 
-class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
-    """One (tenant, key)."""
+class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
+    """The record of one tenant and key."""
+
+    exact_numbers = False
 
     async def Begin(self, data: Answer) -> Answer:
         async def work(now: float) -> Answer:
             request = requests.Begin.parse(data)
             owner = request.owner or secrets.token_urlsafe(12)
             record = await self._change(
-                lambda old: begin(old, now, owner, request.lease_seconds, request.life, request.fence), request
+                lambda old: begin(old, now, owner, request.lease_seconds, request.incarnation, request.fence), request
             )
             if record.status is Status.SUCCESS:
                 return {"outcome": "done", "result": _value(record.result)}
@@ -80,7 +83,7 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
             async with self.work.turn() as turn:
                 record = current(_loaded(await turn.load(RECORD)), now)
             if record is None:
-                raise NotFound("Nothing is known of this key.")
+                raise NotFound("There is no record of this key.")
             return _shown(record)
 
         return await self._answer(work)
@@ -94,7 +97,7 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
                 turn.delete(RECORD)
                 turn.delete(KEY)
             else:
-                turn.wake_at(_swept_at(record))
+                turn.wake_at(_swept_at(record), needed=False)
 
     async def _answer(self, work: Callable[[float], Any]) -> Answer:
         try:
@@ -116,9 +119,11 @@ class IdempotencyActor(DurableActor, IdempotencyActorInterface, Remindable):
             if record != old:
                 turn.put(RECORD, record.to_json())
                 if named is not None and old is None:
-                    # What its hash stands for, for those who look.
+                    # The actor's id has only a hash of the key; the Spark tables show the key itself.
                     turn.put(KEY, {"tenant": named.tenant, "key": named.key})
-                turn.wake_at(_swept_at(record))
+                # Not needed for the save: every operation checks whether the record has expired. The reminder only
+                # deletes the record of a key that is not used any more.
+                turn.wake_at(_swept_at(record), needed=False)
         return record
 
 

@@ -1,4 +1,4 @@
-"""The record's actor methods: they take and return the JSON objects of the REST interface.
+"""The actor methods of a record: they take and return the JSON objects of the REST interface.
 
 A refusal comes back in a successful call: ``{"success": False, "message": …, "error_code": …}``.
 """
@@ -11,15 +11,13 @@ from typing import Any
 
 from dapr.actor import ActorInterface
 
-from holdfast.identity import DEFAULT_TENANT, check_tenant
-
-IDEMPOTENCY_TYPE = "IdempotencyActor"
+from holdfast.names import DEFAULT_TENANT, check_tenant
 
 
 def record_id(tenant: str, key: str) -> str:
-    """The actor that keeps a record. Keys may hold any characters, so their hash stands for them.
+    """Returns the id of the actor that has a record. It contains the key's hash, as a key may have any characters.
 
-    No two pairs have the same: a tenant has no ``@`` in it, and all hashes are of one length.
+    Each pair has its own id: a tenant has no ``@``, and all hashes have the same length.
     """
     return f"{check_tenant(tenant or DEFAULT_TENANT)}@{hashlib.sha256(key.encode()).hexdigest()}"
 
@@ -27,7 +25,7 @@ def record_id(tenant: str, key: str) -> str:
 class IdempotencyActorInterface(ActorInterface):
     @abstractmethod
     async def Begin(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{key, owner, lease_seconds}``: answers whether to run it, or what came of it."""
+        """``{key, owner, lease_seconds}``: returns whether to run the effect, or the result of the earlier success."""
 
     @abstractmethod
     async def Commit(self, data: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One record as a state machine: a request and the present moment in, a new record out. No I/O, no clock."""
+"""An idempotency record as a state machine: takes a request and the time, returns a new record. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import Any
 
 from holdfast.errors import AlreadyInProgress, LeaseLost
 
-#: The state values: the record itself, and what its actor's id stands for.
-RECORD = "record"
-KEY = "key"
-
-# No lease outlasts what is known of it.
+# The longest lease is shorter than the retention, so a leased record does not expire.
 DEFAULT_LEASE, MAX_LEASE = 30, 3600
 DEFAULT_RETENTION, MAX_RETENTION = 24 * 60 * 60, 365 * 24 * 60 * 60
 
@@ -25,22 +21,22 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known of one (tenant, key)."""
+    """The record of one tenant and key."""
 
     status: Status
     owner: str
-    #: How often somebody began.
+    #: How often the effect was begun.
     attempts: int
     updated_at: float
-    #: When it is forgotten.
+    #: When the record is deleted.
     expires_at: float
     lease_expires_at: float | None = None
     #: JSON text.
     result: str | None = None
     last_error: str | None = None
-    #: Which of those that had the key, one after the other, it is about.
-    life: str | None = None
-    #: Which of those that have it one after the other, under the same owner's name.
+    #: The key's incarnation; records of earlier ones are ignored.
+    incarnation: str | None = None
+    #: Orders successive holders with the same owner name; a lower fence is refused.
     fence: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -52,20 +48,20 @@ class Record:
 
 
 def current(record: Record | None, now: float) -> Record | None:
-    """The record, unless its time is over."""
+    """Returns the record, or None if it has expired."""
     return None if record is None or record.expires_at <= now else record
 
 
 def begin(
-    record: Record | None, now: float, owner: str, lease_seconds: float, life: str | None = None, fence: int = 0
+    record: Record | None, now: float, owner: str, lease_seconds: float, incarnation: str | None = None, fence: int = 0
 ) -> Record:
-    """Somebody wants to run it. Raises AlreadyInProgress when another does; a success stays what it is.
+    """Takes the lease, or returns a success as it is. Raises AlreadyInProgress while another owner has the lease.
 
     The same owner takes over from itself at once with a higher fence, and is refused with a lower one.
     """
     record = current(record, now)
-    if record is not None and life not in (None, record.life):
-        record = None  # what had the key then is no more
+    if record is not None and incarnation not in (None, record.incarnation):
+        record = None  # belongs to an earlier incarnation of the key
     attempts = 0 if record is None else record.attempts
     if record is not None and record.status is Status.SUCCESS:
         return record
@@ -74,7 +70,7 @@ def begin(
     if record is not None and record.status is Status.IN_PROGRESS:
         assert record.lease_expires_at is not None
         if (record.owner, record.fence) == (owner, fence):
-            attempts -= record.lease_expires_at > now  # it goes on with the same attempt
+            attempts -= record.lease_expires_at > now  # the same attempt continues
         elif record.owner != owner and record.lease_expires_at > now:
             raise AlreadyInProgress(lease_expires_at=record.lease_expires_at)
     return Record(
@@ -85,13 +81,13 @@ def begin(
         now + DEFAULT_RETENTION,
         now + lease_seconds,
         last_error=None if record is None else record.last_error,
-        life=life if record is None else record.life,
+        incarnation=incarnation if record is None else record.incarnation,
         fence=fence,
     )
 
 
 def renew(record: Record | None, now: float, owner: str, lease_seconds: float, fence: int = 0) -> Record:
-    """Its owner is still at it."""
+    """Extends the lease of its owner."""
     running = _owned(record, now, owner, fence)
     if running.status is not Status.IN_PROGRESS:
         raise LeaseLost
@@ -101,24 +97,38 @@ def renew(record: Record | None, now: float, owner: str, lease_seconds: float, f
 def commit(
     record: Record | None, now: float, owner: str, result: str | None, retention: float, fence: int = 0
 ) -> Record:
-    """It happened. Late is not too late, as long as nobody else has begun."""
+    """Records the success. A late commit is accepted as long as no other owner has begun."""
     running = _owned(record, now, owner, fence)
     if running.status is Status.SUCCESS:
-        return running  # told twice
+        return running  # the commit was repeated
     expires_at = now + retention
     return Record(
-        Status.SUCCESS, owner, running.attempts, now, expires_at, result=result, life=running.life, fence=fence
+        Status.SUCCESS,
+        owner,
+        running.attempts,
+        now,
+        expires_at,
+        result=result,
+        incarnation=running.incarnation,
+        fence=fence,
     )
 
 
 def fail(record: Record | None, now: float, owner: str, error: str, fence: int = 0) -> Record:
-    """It did not happen; whoever begins next runs it."""
+    """Records the failure; the next to begin runs the effect again."""
     running = _owned(record, now, owner, fence)
     if running.status is Status.SUCCESS:
-        raise LeaseLost("It has succeeded already.")
+        raise LeaseLost("The record is a success already, so it cannot be failed.")
     expires_at = now + DEFAULT_RETENTION
     return Record(
-        Status.FAILURE, owner, running.attempts, now, expires_at, last_error=error, life=running.life, fence=fence
+        Status.FAILURE,
+        owner,
+        running.attempts,
+        now,
+        expires_at,
+        last_error=error,
+        incarnation=running.incarnation,
+        fence=fence,
     )
 
 

@@ -1,4 +1,4 @@
-"""What callers may ask of a record, checked where it comes in: by REST and by actor call alike."""
+"""Requests to an idempotency record, validated for REST and actor calls alike."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from pydantic import Field
 
 from holdfast.errors import TooLarge
 from holdfast.idempotency.record import DEFAULT_LEASE, DEFAULT_RETENTION, MAX_LEASE, MAX_RETENTION
-from holdfast.pushpop.requests import Name, Request
+from holdfast.pushpop.api.requests import Name, Request
 from holdfast.runtime.serialization import check_lossless, dump
 
 MAX_RESULT_BYTES = 1024 * 1024
 MAX_KEY = 1024
 MAX_ERROR = 4096
 
-# An item and its queue, whose names may be long, are one too.
+# Long enough for a queue's name with an item's id, which consumers use as their owner.
 Owner = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00]*$", examples=["worker-3"])]
 Fence = Annotated[
     int,
-    Field(ge=0, le=2**53 - 1, description="Of the same owner: a higher one takes over at once, and lower are refused."),
+    Field(ge=0, le=2**53 - 1, description="For the same owner, a higher one takes over and a lower one is refused."),
 ]
-LeaseSeconds = Annotated[int, Field(ge=1, le=MAX_LEASE, description="How long others wait when its owner is gone.")]
+LeaseSeconds = Annotated[int, Field(ge=1, le=MAX_LEASE, description="How long others wait if it is not renewed.")]
 
 
 class Begin(Request):
-    #: From the gateway; it is shown with the record.
+    #: Set by the gateway; shown with the record.
     key: Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
     tenant: Annotated[str, Field(min_length=1, max_length=255)] = "default"
-    owner: Annotated[Owner | None, Field(description="One is made up when left out.")] = None
+    owner: Annotated[Owner | None, Field(description="Generated when left out.")] = None
     fence: Fence = 0
     lease_seconds: LeaseSeconds = DEFAULT_LEASE
-    life: Annotated[
-        Name | None, Field(description="For a key that is used anew: a record of another life does not count.")
+    incarnation: Annotated[
+        Name | None, Field(description="For a key that is reused: records of other incarnations are ignored.")
     ] = None
 
 
@@ -43,7 +43,7 @@ class Commit(Request):
     retention_seconds: Annotated[int, Field(ge=1, le=MAX_RETENTION)] = DEFAULT_RETENTION
 
     def text(self) -> str:
-        """The result as it is kept: daprd would read its numbers as 64-bit floats."""
+        """Returns the result as JSON text: daprd would read its numbers as 64-bit floats."""
         check_lossless({"result": self.result})
         data = dump(self.result)
         if len(data) > MAX_RESULT_BYTES:
@@ -57,7 +57,7 @@ class Fail(Request):
     error: Annotated[str, Field(max_length=MAX_ERROR)] = ""
 
     def shown(self) -> str:
-        # PostgreSQL's jsonb, where some keep their state, has no U+0000.
+        # PostgreSQL's jsonb, a possible state store, cannot hold U+0000.
         return self.error.replace("\0", "\ufffd")
 
 

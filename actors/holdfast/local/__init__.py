@@ -1,12 +1,13 @@
-"""Dapr and PostgreSQL on this machine: found or built, started on loopback, and never left behind.
+"""Finds or builds Dapr and PostgreSQL, runs them on loopback, and always stops them.
 
-`holdfast dev`, the tests and the benchmarks stand on it. Linux and macOS.
+Used by `holdfast dev`, the tests and the benchmarks. Linux and macOS.
 """
 
 from __future__ import annotations
 
 from holdfast.local.binaries import DAPR_VERSION, DaprBinaries, ensure_dapr, find_dapr
 from holdfast.local.components import write_component
+from holdfast.local.configuration import write_configuration
 from holdfast.local.postgres import LocalPostgres, find_postgres
 from holdfast.local.processes import ChildProcess
 from holdfast.local.stack import LocalDapr, Sidecar
@@ -22,4 +23,5 @@ __all__ = [
     "find_dapr",
     "find_postgres",
     "write_component",
+    "write_configuration",
 ]

@@ -1,4 +1,4 @@
-"""`python -m holdfast.local ensure`: what the tests need beside Python, found or made before they start."""
+"""`python -m holdfast.local ensure`: finds, installs or builds the programs the tests need."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def main() -> None:
 
 @main.command()
 def ensure() -> None:
-    """Find Java, Chromium, PostgreSQL and Dapr; install the first two and build Dapr where they are missing.
+    """Find Java, Chromium, PostgreSQL and Dapr; install the first two and build Dapr if they are missing.
 
-    Ends with 1, and a sentence that says how to get it, when one of them cannot be had.
+    Exits with 1, and prints how to get it, when one of them is not available.
     """
     try:
         with TerminalProgress() as progress:

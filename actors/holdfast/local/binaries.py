@@ -1,4 +1,4 @@
-"""daprd, placement and scheduler of one version: found on this machine, else built once and kept."""
+"""Finds daprd, placement and scheduler of one version on this machine, or builds them once into a cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.local import toolchain
 DAPR_VERSION = "1.18.2"
 
 Progress = Callable[[str], None]
-"""Is told, again and again while something takes long, what is being done."""
+"""Called repeatedly during long work with a description of the current step."""
 
 _MODULE = "github.com/dapr/dapr"
 _NAMES = ("daprd", "placement", "scheduler")
@@ -37,14 +37,14 @@ class DaprBinaries:
 
 
 def ensure_dapr(progress: Progress, version: str = DAPR_VERSION) -> DaprBinaries:
-    """The programs of `version`: those on this machine, else built from Go modules into the cache folder.
+    """Returns the programs of `version`: those on this machine, or else built from Go modules into the cache folder.
 
-    Building takes minutes the first time. Raises ComponentMissing when it cannot be done.
+    The first build takes minutes. Raises ComponentMissing when they cannot be built.
     """
     if found := _find_all(version):
         return found
     with _build_lock(version, progress):
-        # Somebody else may have built them while we waited for the lock.
+        # Another process may have built them while we waited for the lock.
         if found := _find_all(version):
             return found
         _build(version, progress)
@@ -52,7 +52,7 @@ def ensure_dapr(progress: Progress, version: str = DAPR_VERSION) -> DaprBinaries
 
 
 def find_dapr(version: str = DAPR_VERSION) -> DaprBinaries:
-    """The programs of `version` on this machine. Raises ComponentMissing when one is missing."""
+    """Returns the programs of `version` on this machine. Raises ComponentMissing when one is missing."""
     found = _find_all(version)
     if found is None:
         missing = [name for name in _NAMES if find_binary(name, version) is None]
@@ -64,19 +64,19 @@ def find_dapr(version: str = DAPR_VERSION) -> DaprBinaries:
 
 
 def find_binary(name: str, version: str = DAPR_VERSION) -> Path | None:
-    """One of the programs, from PATH, from where the Dapr CLI puts them, or from the cache folder."""
+    """Finds one of the programs on the PATH, in the Dapr CLI's folder, or in the cache folder."""
     candidates = (folder / name for folder in _folders(version))
     return next((path for path in candidates if version_of(path) == version), None)
 
 
 def find_other_versions(name: str, version: str = DAPR_VERSION) -> dict[Path, str]:
-    """Programs of that name in the same places, by their versions, which are not the one that is needed."""
+    """Returns programs of that name in the same places that have other versions."""
     seen = {path: version_of(path) for path in (folder / name for folder in _folders(version))}
     return {path: found for path, found in seen.items() if found not in (None, version)}
 
 
 def how_to_get_dapr(version: str = DAPR_VERSION) -> str:
-    """What to do where it is missing, as a sentence."""
+    """Returns a sentence that says how to install Dapr."""
     return (
         f"Install the Dapr CLI and run `dapr init --slim --runtime-version {version}`, "
         "or let Holdfast build it with `python -m holdfast.local ensure`."
@@ -84,23 +84,33 @@ def how_to_get_dapr(version: str = DAPR_VERSION) -> str:
 
 
 def version_of(path: Path) -> str | None:
-    """The Dapr version a program was built as, or None when it is none or does not say.
+    """Returns the Dapr version of a program, or None if it is not a Dapr program.
 
-    Read from what the Go linker recorded: placement and scheduler 1.18 have no `--version`.
+    Read from the data of the Go linker, since placement and scheduler 1.18 have no `--version`.
     """
-    if not (path.is_file() and os.access(path, os.X_OK)) or path.stat().st_size == 0:
-        return None
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start = content.find(f"{_MODULE}/pkg/buildinfo.version=".encode())
-        recorded = content[start : start + 128].decode("ascii", errors="replace") if start >= 0 else ""
+    try:
+        if not (path.is_file() and os.access(path, os.X_OK)) or path.stat().st_size == 0:
+            return None
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = content.find(f"{_MODULE}/pkg/buildinfo.version=".encode())
+            recorded = content[start : start + 128].decode("ascii", errors="replace") if start >= 0 else ""
+    except OSError:
+        return None  # PATH may have folders of another user that we may not enter
     match = re.match(r"[^=]+=v?([0-9][0-9A-Za-z.+-]*)", recorded)
     return match[1] if match else None
 
 
 def cache_folder(version: str = DAPR_VERSION) -> Path:
-    """Where programs built by Holdfast are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "holdfast" / "dapr" / version
+    """Returns the folder of programs built by Holdfast. Raises ComponentMissing when this user has no home folder."""
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "holdfast" / "dapr" / version
+    home = _home()
+    if home is None:
+        raise ComponentMissing(
+            "This user has no home folder to build Dapr in. Set XDG_CACHE_HOME to a folder that only this user can "
+            f"write to. {how_to_get_dapr(version)}"
+        )
+    return home / ".cache" / "holdfast" / "dapr" / version
 
 
 def _find_all(version: str) -> DaprBinaries | None:
@@ -112,14 +122,34 @@ def _find_all(version: str) -> DaprBinaries | None:
 
 def _folders(version: str) -> list[Path]:
     on_path = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
-    return [*on_path, Path.home() / ".dapr" / "bin", cache_folder(version)]
+    home = _home()
+    from_cli = [] if home is None else [home / ".dapr" / "bin"]
+    try:
+        return [*on_path, *from_cli, cache_folder(version)]
+    except ComponentMissing:
+        return [*on_path, *from_cli]
+
+
+def _home() -> Path | None:
+    """Returns the home folder of this user, or None: a container may run as a user without an account."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
 
 
 @contextlib.contextmanager
 def _build_lock(version: str, progress: Progress) -> Iterator[None]:
     folder = cache_folder(version).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f".{version}.lock").open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / f".{version}.lock").open("w")
+    except OSError as error:
+        raise ComponentMissing(
+            f"Dapr {version} cannot be built into {folder}: {error.strerror}. Set XDG_CACHE_HOME to a folder that can "
+            f"be written to. {how_to_get_dapr(version)}"
+        ) from error
+    with file as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +163,7 @@ def _build_lock(version: str, progress: Progress) -> Iterator[None]:
 def _build(version: str, progress: Progress) -> None:
     go = toolchain.find_go()
     target = cache_folder(version)
-    # Beside the target, so that the last step is a rename: what is in the cache folder is whole or not there.
+    # Next to the target, so that the last step is an atomic rename.
     with tempfile.TemporaryDirectory(prefix=f".{version}.", dir=target.parent) as scratch:
         try:
             source = _download(go, version, Path(scratch), progress)
@@ -146,7 +176,7 @@ def _build(version: str, progress: Progress) -> None:
             raise ComponentMissing(
                 f"The build of Dapr {version} did not give a usable {', '.join(wrong)}. " + how_to_get_dapr(version)
             )
-        # Left over only when somebody took files out of it: the search would have found a whole one.
+        # An old target is incomplete, or the search would have found it.
         shutil.rmtree(target, ignore_errors=True)
         out.rename(target)
 
@@ -181,7 +211,7 @@ def _compile(go: toolchain.Go, version: str, source: Path, out: Path, progress: 
         f"-X {_MODULE}/pkg/buildinfo.version={version}",
         f"-X github.com/dapr/kit/logger.DaprVersion={version}",
     ]
-    # Without the tag daprd 1.18 has no components at all and panics at start.
+    # Without this tag daprd 1.18 has no components and panics at start.
     command = [
         "build",
         "-v",

@@ -1,4 +1,4 @@
-"""The Chromium that the tests of the page drive: found, or installed through the system's package manager as root."""
+"""Finds Chromium for the tests of the page, or installs it with the system's package manager as root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-# On macOS neither is on PATH.
+# On macOS these are not on the PATH.
 _MAC_APPLICATIONS = ("Chromium", "Google Chrome")
 # The first start after an installation reads the whole program from disk.
 _VERSION_SECONDS = 60
@@ -28,12 +28,12 @@ class Chromium:
 
 
 def ensure_chromium(progress: Callable[[str], None]) -> Chromium:
-    """Chromium or Chrome. Raises ComponentMissing, with the command that gets it, when it cannot be had."""
+    """Returns Chromium or Chrome. Raises ComponentMissing, with the install command, if there is none."""
     return _PACKAGED.ensure(progress)
 
 
 def find_chromium() -> Chromium | None:
-    """One that starts: Ubuntu has a `chromium-browser` that only says how to install it."""
+    """Returns one that starts: Ubuntu's `chromium-browser` may only print how to install it."""
     for program in _candidates():
         if version := _version_of(program):
             return Chromium(program, version)
@@ -41,7 +41,7 @@ def find_chromium() -> Chromium | None:
 
 
 def how_to_get_chromium() -> str:
-    """The one command that installs it here, as a sentence."""
+    """Returns a sentence with the command that installs it."""
     return _PACKAGED.how_to_get()
 
 

@@ -1,4 +1,4 @@
-"""The ready-made Dapr components of `components/`, filled in for one database."""
+"""Writes the Dapr components of `components/` for a given database."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Store = Literal["sqlite", "postgresql-v2", "postgresql-v1"]
 
 STORES: tuple[Store, ...] = get_args(Store)
 
-# In an installed package they lie beside this module, in a checkout at its top.
+# An installed package has them next to this module, a checkout in its root.
 _PLACES = (Path(__file__).with_name("components"), Path(__file__).parents[3] / "components")
 
 
 def write_component(store: Store, folder: Path, *, connection: str) -> Path:
-    """Writes the component of `store` for the database behind `connection` into `folder`, and gives the file.
+    """Writes the component of `store` for the database `connection` into `folder`, and returns the file.
 
-    `connection` is a URL for PostgreSQL, the path of the database file for SQLite. `folder` is what daprd's
-    `--resources-path` takes: it must hold one actor state store only.
+    `connection` is a URL for PostgreSQL, or the path of the database file for SQLite. `folder` is meant for daprd's
+    `--resources-path`: it must have only one actor state store.
     """
     text, replaced = re.subn(
         r"(- name: connectionString\n +value: ).*",
@@ -32,14 +32,14 @@ def write_component(store: Store, folder: Path, *, connection: str) -> Path:
         raise ComponentMissing(f"The component for {store} has no connectionString to fill in.")
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "statestore.yaml"
-    # It may hold a password.
+    # It may have a password.
     written.touch(mode=0o600)
     written.write_text(text)
     return written
 
 
 def component_file(store: Store) -> Path:
-    """The component as it is shipped."""
+    """Returns the file of the shipped component."""
     for place in _PLACES:
         if (file := place / store / "statestore.yaml").is_file():
             return file

@@ -1,4 +1,4 @@
-"""Questions to a server on loopback that decide whether it is ready."""
+"""Probes whether a server on loopback is ready."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ONE_QUESTION = aiohttp.ClientTimeout(total=2.0)
 
 
 def answers_ok(url: str) -> Callable[[], Awaitable[bool]]:
-    """A probe that says yes when `url` answers with a 2xx status."""
+    """Returns a probe that succeeds when `url` responds with a 2xx status."""
 
     async def probe() -> bool:
         return await _ask(url) is not None
@@ -22,7 +22,7 @@ def answers_ok(url: str) -> Callable[[], Awaitable[bool]]:
 
 
 async def read_json(url: str) -> Any:
-    """What `url` answers, or None when it does not answer, or not with JSON and a 2xx status."""
+    """Returns the JSON response of `url`, or None without a response, a 2xx status or JSON."""
     return await _ask(url, as_json=True)
 
 

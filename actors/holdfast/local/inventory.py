@@ -1,4 +1,4 @@
-"""What of everything Holdfast can use is on this machine, and how to get the rest."""
+"""Lists the components Holdfast can use: those found on this machine, and how to get the others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Finding:
 
 
 def take_inventory() -> list[Finding]:
-    """Looks for every component. Takes a second or two: programs are asked for their versions."""
+    """Looks for every component. Takes a second or two, since it runs programs to get their versions."""
     return [look() for look in _LOOKS]
 
 

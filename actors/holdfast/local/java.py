@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, or installed through the system's package manager where we are root."""
+"""Finds Java for Spark, or installs it with the system's package manager as root."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Java:
 
 
 def ensure_java(progress: Callable[[str], None]) -> Java:
-    """Java as Spark needs it. Raises ComponentMissing, with the command that gets it, when it cannot be had."""
+    """Returns a Java that Spark supports. Raises ComponentMissing, with the install command, if there is none."""
     return _PACKAGED.ensure(progress)
 
 
 def find_java() -> Java | None:
-    """Java 17 or later, from JAVA_HOME or PATH."""
+    """Finds Java 17 or later in JAVA_HOME or on the PATH."""
     for program in _candidates():
         version = _version_of(program)
         if version and int(re.split(r"\D", version)[0]) >= MINIMUM_MAJOR:
@@ -39,7 +39,7 @@ def find_java() -> Java | None:
 
 
 def how_to_get_java() -> str:
-    """The one command that installs it here, as a sentence."""
+    """Returns a sentence with the command that installs it."""
     return _PACKAGED.how_to_get()
 
 
@@ -64,7 +64,7 @@ def _version_of(program: Path) -> str | None:
 _PACKAGED = Packaged(
     name="Java",
     wanted=f"Java {MINIMUM_MAJOR} or later",
-    # Newer systems carry only newer ones.
+    # Newer systems have only the newer package.
     packages={
         "apt-get": ("openjdk-17-jre-headless", "openjdk-21-jre-headless"),
         "dnf": ("java-17-openjdk-headless", "java-21-openjdk-headless"),

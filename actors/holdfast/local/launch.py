@@ -1,7 +1,7 @@
-"""Becomes another program, after tying its life to the parent's and its rights to an account.
+"""Executes another program under an account, so that it ends when the parent process ends.
 
 Run as a script, not imported: `python -I -S launch.py PARENT SIGNAL ACCOUNT PROGRAM [ARGUMENT ...]`.
-A program of its own because code between fork and exec in a process with threads may deadlock.
+A separate program, because code between fork and exec may deadlock in a process with threads.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_KEEPCAPS = 8
+_PR_GET_SECUREBITS = 27
+_PR_SET_SECUREBITS = 28
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
+_SECBIT_NO_SETUID_FIXUP = 4
 _CAP_DAC_OVERRIDE = 1
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -22,16 +25,22 @@ def main(parent: int, death_signal: int, account: str, command: list[str]) -> No
     if account != "-":
         _become(*(int(number) for number in account.split(":")))
     if sys.platform == "linux":
-        # After the change of account, which clears it.
+        # Set after the change of account, which would clear it.
         _prctl(_PR_SET_PDEATHSIG, death_signal)
         if os.getppid() != parent:
-            sys.exit("The process that asked for this one is gone.")
-    os.execvp(command[0], command)  # noqa: S606
+            sys.exit("The parent process has ended.")
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be run: {error.strerror}.")
 
 
 def _become(user: int, group: int) -> None:
     if sys.platform == "linux":
         _prctl(_PR_SET_KEEPCAPS, 1)
+        # Without this bit access(2), which PostgreSQL's tools call on their own programs, ignores capabilities of
+        # every user but root. It must be set while the process is still root.
+        _prctl(_PR_SET_SECUREBITS, _prctl(_PR_GET_SECUREBITS) | _SECBIT_NO_SETUID_FIXUP)
     os.setgroups([])
     os.setgid(group)
     os.setuid(user)
@@ -40,18 +49,25 @@ def _become(user: int, group: int) -> None:
 
 
 def _keep_reach() -> None:
-    """Lets the account pass through folders that only root may enter, where data and venv often lie."""
-    kept = 1 << _CAP_DAC_OVERRIDE
+    """Keeps the right to enter root's folders, in which data and virtual environments often are."""
+    if _set_capabilities(1 << _CAP_DAC_OVERRIDE):
+        _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
+    elif not _set_capabilities(0):
+        # If root itself lacks this right, the program runs without it and reports files it cannot access. It must not
+        # run with the other rights of root, which the change of account did not drop.
+        sys.exit("The capabilities of root cannot be dropped.")
+
+
+def _set_capabilities(kept: int) -> bool:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     effective_permitted_inheritable = (ctypes.c_uint32 * 6)(kept, kept, kept, 0, 0, 0)
-    # Where this right was taken away, the program runs without it and says itself what it cannot reach.
-    if ctypes.CDLL(None).capset(header, effective_permitted_inheritable) == 0:
-        _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
+    return bool(ctypes.CDLL(None).capset(header, effective_permitted_inheritable) == 0)
 
 
-def _prctl(option: int, first: int, second: int = 0) -> None:
+def _prctl(option: int, first: int = 0, second: int = 0) -> int:
     as_long = [ctypes.c_ulong(number) for number in (first, second, 0, 0)]
-    ctypes.CDLL(None).prctl(ctypes.c_int(option), *as_long)
+    answer: int = ctypes.CDLL(None).prctl(ctypes.c_int(option), *as_long)
+    return answer
 
 
 if __name__ == "__main__":

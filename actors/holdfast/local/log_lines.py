@@ -1,4 +1,4 @@
-"""Lines that Dapr, etcd and PostgreSQL log, shortened to what people read."""
+"""Shortens log lines of Dapr, etcd and PostgreSQL to level and text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = {
     "warning": "warn",
     "fatal": "error",
     "panic": "error",
-    # PostgreSQL's LOG is for administrators and comes at every start and stop.
+    # PostgreSQL's LOG level is for administrators and used at every start and stop.
     "log": "info",
     "notice": "info",
     "hint": "info",
@@ -23,7 +23,7 @@ _NAMES = {
 
 
 def shorten(line: str) -> tuple[str, str]:
-    """The level of a line, one of LEVELS, and its text. What has no level is information as it is."""
+    """Returns the level of a line, one of LEVELS, and its text. A line without a level is info, unchanged."""
     if line.startswith("{"):
         return _from_etcd(line)
     for form in (_DAPR, _POSTGRESQL):

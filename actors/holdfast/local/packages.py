@@ -1,4 +1,4 @@
-"""Programs that the system's package manager brings: installed where we are root, named with one command elsewhere."""
+"""Installs programs with the system's package manager as root, or names the command that does."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _PACKAGE_MANAGERS = (
 
 @dataclass(frozen=True)
 class Packaged(Generic[Found]):
-    """A program, and what it is called by each package manager: the first name that is packaged is taken."""
+    """A program, and its package names for each package manager, tried in order."""
 
     name: str
     wanted: str
     packages: Mapping[str, tuple[str, ...]]
     find: Callable[[], Found | None]
-    #: A sentence, for a machine without a package manager.
+    #: How to install it without a known package manager, as a sentence.
     elsewhere: str
 
     def ensure(self, progress: Callable[[str], None]) -> Found:
-        """Raises ComponentMissing, with the command that gets it, when it cannot be had."""
+        """Finds or installs the program. Raises ComponentMissing, with the install command, if that fails."""
         if found := self.find():
             return found
         manager = _package_manager()
@@ -67,7 +67,7 @@ class Packaged(Generic[Found]):
         )
 
     def how_to_get(self) -> str:
-        """The one command that installs it here, as a sentence."""
+        """Returns a sentence with the command that installs it."""
         manager = _package_manager()
         if manager is None:
             return self.elsewhere

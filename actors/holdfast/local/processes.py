@@ -1,4 +1,4 @@
-"""A child process that is started, watched, stopped or killed, and never outlives us."""
+"""Starts, watches, stops and kills child processes, which never outlive this process."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _LOG_TAIL_LINES = 20
 
 @dataclass(frozen=True)
 class Account:
-    """Whom a process runs as, when not as ourselves."""
+    """The user and group a process runs as, if not our own."""
 
     user: int
     group: int
 
 
 class ChildProcess:
-    """One program, started in a session of its own; may be started again after it ended.
+    """A program that is started in its own session; it can be started again after it ended.
 
-    What it writes goes to the end of `log`; with `on_line` each line is handed on as well. On Linux it ends with
-    the thread that started it, however that one ends.
+    Its output is appended to `log`; `on_line` is also called with each line. On Linux it ends when the thread that
+    started it ends, for whatever reason.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """As in `subprocess`: negative when a signal ended it, None while it runs."""
+        """The exit code as in `subprocess`: negative for a signal, None while it runs."""
         return None if self._process is None else self._process.returncode
 
     async def start(self) -> None:
@@ -98,7 +98,7 @@ class ChildProcess:
                 *launch,
                 *self.command,
                 stdin=asyncio.subprocess.DEVNULL,
-                # Straight into the file where nobody follows: a busy event loop then never slows the child.
+                # Directly into the file without `on_line`, so that a busy event loop never slows the child.
                 stdout=log if self._on_line is None else asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 env={**os.environ, **self.environment},
@@ -110,19 +110,19 @@ class ChildProcess:
             self._pump = asyncio.create_task(self._follow(self._process.stdout, self._on_line))
 
     async def wait(self) -> int:
-        """Waits until the process ends by itself or by others."""
+        """Waits until the process has ended, and returns its exit code."""
         if self._process is None:
             raise ComponentFailed(f"{self.name} was not started.")
         code = await self._process.wait()
         if self._pump is not None:
-            # Not for ever: what the process itself started may hold its output open.
+            # With a time limit: processes it started may keep its output open.
             done, _ = await asyncio.wait([self._pump], timeout=_LAST_LINES_SECONDS)
             for pump in done:
                 pump.result()
         return code
 
     async def wait_ready(self, probe: Callable[[], Awaitable[bool]], *, timeout: float = 60.0) -> None:
-        """Waits until `probe` says yes; raises ComponentFailed when the process ends first or time is up."""
+        """Waits until `probe` succeeds; raises ComponentFailed when the process ends first or after `timeout`."""
         deadline = asyncio.get_running_loop().time() + timeout
         while True:
             if not self.running:
@@ -134,14 +134,14 @@ class ChildProcess:
             await asyncio.sleep(_POLL_SECONDS)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """To the process alone: it knows in which order what it started has to stop."""
+        """Sends a signal to the process only: it stops its own children in the right order."""
         if self.running:
             # It may have ended without the event loop knowing yet.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     async def terminate(self, *, grace: float = 15.0) -> None:
-        """Asks the process to stop, and kills it, with all it started, when it takes longer than `grace`."""
+        """Asks the process to stop, and kills its process group if it takes longer than `grace`."""
         if self.running:
             self.send_signal(self._stop_signal)
             with contextlib.suppress(TimeoutError):
@@ -149,7 +149,7 @@ class ChildProcess:
         await self.kill()
 
     async def kill(self) -> None:
-        """Ends the process and what it started at once, as `kill -9` does. Does nothing to one that ended."""
+        """Kills the process group, like `kill -9`. Does nothing if it was ended already."""
         if self._process is None or self._process.pid not in _groups:
             return
         _kill_group(self._process.pid)
@@ -157,12 +157,12 @@ class ChildProcess:
         await self.wait()
 
     async def restart(self, *, grace: float = 15.0) -> None:
-        """Stops it where it runs, then starts the same command again."""
+        """Stops the process if it runs, then starts the same command again."""
         await self.terminate(grace=grace)
         await self.start()
 
     def ending(self) -> str:
-        """How the process ended, as the rest of a sentence."""
+        """Describes how the process ended, as the end of a sentence."""
         code = self.returncode
         if code is None:
             return "is running" if self.running else "was not started"
@@ -171,13 +171,13 @@ class ChildProcess:
         return f"ended with exit code {code}"
 
     def logged(self) -> str:
-        """All it wrote since it was started last."""
+        """Returns its output since its last start."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
     def log_tail(self) -> str:
-        """The last lines it logged since it was started, as a sentence with the lines below it."""
+        """Returns a sentence followed by the last lines logged since its last start."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
@@ -197,13 +197,13 @@ class ChildProcess:
 
     def _open_log(self) -> io.FileIO:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        # Without a buffer, so that it is whole when somebody reads it after a crash.
+        # Without a buffer, so that it is complete after a crash.
         return self.log.open("ab", buffering=0)
 
     async def _follow(self, lines: asyncio.StreamReader, on_line: Callable[[str], None]) -> None:
         rest = b""
         with self._open_log() as log:
-            # By chunks: readline() gives up on lines longer than the reader's limit.
+            # In chunks: readline() fails on lines longer than the reader's limit.
             while chunk := await lines.read(65_536):
                 log.write(chunk)
                 *whole, rest = (rest + chunk).split(b"\n")
@@ -213,8 +213,8 @@ class ChildProcess:
                 on_line(rest.decode(errors="replace"))
 
 
-# Groups that may still have processes. Where the kernel does not tell children that their parent died, as on
-# macOS, this is what ends them when Python ends; a fork of ours must not do it.
+# Process groups that may still have processes. On macOS, where the kernel does not signal children when their parent
+# dies, they are killed when Python exits; a fork of this process must not do that.
 _groups: set[int] = set()
 _owner = os.getpid()
 
@@ -228,6 +228,6 @@ def _kill_what_is_left() -> None:
 
 
 def _kill_group(group: int) -> None:
-    # PermissionError is macOS' answer for a group of which only zombies are left.
+    # macOS raises PermissionError for a group that has only zombies left.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Progress of long work on a terminal: what is being done, and for how long already."""
+"""Shows the current step and the elapsed time of long work on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS_BETWEEN_FRAMES = 0.2
 
 
 class TerminalProgress:
-    """One line that is written over again on a terminal; elsewhere a line now and then.
+    """Updates one line on a terminal; elsewhere prints a line every few seconds.
 
     `with TerminalProgress() as progress: progress("building")`. Shows nothing when it is never called.
     """
@@ -52,7 +52,7 @@ class TerminalProgress:
 
     def _show(self, line: str, now: float) -> None:
         if self._overwrites:
-            # A line that wraps could not be written over again.
+            # A line that wraps could not be overwritten.
             self._stream.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
         else:
             self._stream.write(f"{line}\n")

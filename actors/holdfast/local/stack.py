@@ -1,10 +1,11 @@
-"""Placement, scheduler and any number of sidecars, on loopback, with ports and data of their own."""
+"""Runs placement, scheduler and any number of sidecars on loopback, with their own ports and data."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.local.configuration import write_configuration
 from holdfast.local.health import answers_ok, read_json
 from holdfast.local.ports import free_port
 from holdfast.local.processes import ChildProcess
@@ -18,28 +19,15 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 
-# As large as Holdfast's own limit of a request, and what an actor's state adds to it.
+# Holdfast's limit of a request, plus the overhead of an actor's state.
 MAX_BODY_SIZE = "32Mi"
 
 _PLACEMENT_ID = "dapr-placement-0"
 _SCHEDULER_ID = "dapr-scheduler-server-0"
 
-# daprd finds other apps by multicast DNS unless told otherwise. Actors are found through placement and need
-# no names at all, and this resolver asks nobody until it is used.
-_CONFIGURATION = """\
-apiVersion: dapr.io/v1alpha1
-kind: Configuration
-metadata:
-  name: holdfast-local
-spec:
-  nameResolution:
-    component: kubernetes
-    version: v1
-"""
-
 
 class ControlPlaneService:
-    """Placement or scheduler: kept apart from sidecars because all it needs is to be there."""
+    """Placement or scheduler."""
 
     def __init__(self, process: ChildProcess, *, port: int, health_port: int) -> None:
         self.process = process
@@ -61,17 +49,17 @@ class ControlPlaneService:
         await self.process.terminate()
 
     async def kill(self) -> None:
-        """As `kill -9`."""
+        """Kills the process, like `kill -9`."""
         await self.process.kill()
 
     async def restart(self) -> None:
-        """With the same ports and data; stops it first where it runs. Returns when it is ready."""
+        """Restarts it with the same ports and data. Returns when it is ready."""
         await self.stop()
         await self.start()
 
 
 class Sidecar:
-    """One daprd beside one app."""
+    """The daprd of one app."""
 
     def __init__(
         self,
@@ -81,6 +69,7 @@ class Sidecar:
         app_port: int | None,
         http_port: int,
         grpc_port: int,
+        configuration: Path,
         has_components: bool,
     ) -> None:
         self.process = process
@@ -88,6 +77,8 @@ class Sidecar:
         self.app_port = app_port
         self.http_port = http_port
         self.grpc_port = grpc_port
+        #: The configuration with which another daprd finds this app by its id.
+        self.configuration = configuration
         self._has_components = has_components
 
     @property
@@ -96,7 +87,7 @@ class Sidecar:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the app beside it needs in its environment, as `dapr run` sets it."""
+        """The environment variables of its app, as `dapr run` sets them."""
         return {
             "APP_ID": self.app_id,
             "DAPR_HTTP_PORT": str(self.http_port),
@@ -105,15 +96,15 @@ class Sidecar:
         }
 
     async def start(self) -> None:
-        """Starts the process. daprd waits for its app, so start that one too before `wait_ready`."""
+        """Starts the process. daprd waits for its app, so start the app before calling `wait_ready`."""
         await self.process.start()
 
     async def wait_ready(self, *, timeout: float = 60.0) -> None:
-        """Until calls go through; with an app, until actors of its types can be called."""
+        """Waits until daprd accepts calls; with an app, until its actors can be called."""
         await self.process.wait_ready(self._is_ready, timeout=timeout)
 
     async def metadata(self) -> dict[str, Any] | None:
-        """What `/v1.0/metadata` answers, or None when it does not."""
+        """Returns the response of `/v1.0/metadata`, or None without one."""
         answer = await read_json(f"{self.url}/v1.0/metadata")
         return answer if isinstance(answer, dict) else None
 
@@ -121,11 +112,11 @@ class Sidecar:
         await self.process.terminate()
 
     async def kill(self) -> None:
-        """As `kill -9`."""
+        """Kills the process, like `kill -9`."""
         await self.process.kill()
 
     async def restart(self) -> None:
-        """With the same ports; stops it first where it runs. Does not wait until it is ready."""
+        """Restarts it with the same ports. Does not wait until it is ready."""
         await self.stop()
         await self.start()
 
@@ -133,16 +124,17 @@ class Sidecar:
         if not await answers_ok(f"{self.url}/v1.0/healthz/outbound")():
             return False
         metadata = await self.metadata() or {}
-        # daprd 1.18.2 says it is healthy for a moment after a component failed, just before it ends.
+        # daprd 1.18.2 reports healthy for a moment after a component failed, just before it exits.
         if self._has_components and not metadata.get("components"):
             return False
         return self.app_port is None or bool(metadata.get("actorRuntime", {}).get("hostReady"))
 
 
 class LocalDapr:
-    """`async with LocalDapr(folder, binaries) as dapr: sidecar = await dapr.sidecar(app_port=…, resources=…)`
+    """Dapr's control plane and sidecars on this machine.
 
-    Data, settings and logs lie in `folder`. `on_line` gets the name of a process and each line it writes.
+    `async with LocalDapr(folder, binaries) as dapr: sidecar = await dapr.sidecar(app_port=…, resources=…)`
+    Data, settings and logs are in `folder`. `on_line` is called with the name of a process and each line it writes.
     """
 
     def __init__(
@@ -155,6 +147,8 @@ class LocalDapr:
     ) -> None:
         self.folder = folder.absolute()
         self.sidecars: list[Sidecar] = []
+        # The address for calls to an app: that of its first sidecar.
+        self._addresses: dict[str, str] = {}
         self._binaries = binaries
         self._on_line = on_line
         self._log_level = log_level
@@ -162,7 +156,7 @@ class LocalDapr:
         self.scheduler = self._scheduler()
 
     async def start(self) -> None:
-        """Returns when placement and scheduler are ready."""
+        """Starts placement and scheduler, and returns when they are ready."""
         try:
             async with asyncio.TaskGroup() as together:
                 together.create_task(self.placement.start())
@@ -180,19 +174,22 @@ class LocalDapr:
         environment: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
     ) -> Sidecar:
-        """Starts one more daprd; wait for it with `wait_ready` once its app is started.
+        """Starts another daprd; call `wait_ready` once its app is started.
 
-        `resources` is a folder with one actor state store. `arguments` are added to daprd's own.
+        `resources` is a folder with one actor state store. `arguments` are added to daprd's command line. It can call
+        its own app, and the apps whose sidecars were started before it, by their app ids.
         """
         name = f"daprd-{len(self.sidecars) + 1}" if self.sidecars else "daprd"
-        http_port, grpc_port = free_port(), free_port()
+        http_port, grpc_port, internal_port = free_port(), free_port(), free_port()
+        self._addresses.setdefault(app_id, f"{LOOPBACK}:{internal_port}")
+        configuration = self.folder / f"configuration{name.removeprefix('daprd')}.yaml"
         # fmt: off
         command: list[str | Path] = [
             self._binaries.daprd,
             "--app-id", app_id,
             "--dapr-http-port", str(http_port),
             "--dapr-grpc-port", str(grpc_port),
-            "--dapr-internal-grpc-port", str(free_port()),
+            "--dapr-internal-grpc-port", str(internal_port),
             "--dapr-internal-grpc-listen-address", LOOPBACK,
             "--dapr-listen-addresses", LOOPBACK,
             "--metrics-listen-address", LOOPBACK,
@@ -200,7 +197,7 @@ class LocalDapr:
             "--placement-host-address", self.placement.address,
             "--scheduler-host-address", self.scheduler.address,
             "--max-body-size", MAX_BODY_SIZE,
-            "--config", self._write_configuration(),
+            "--config", write_configuration(configuration, self._addresses),
             *(("--app-port", str(app_port)) if app_port is not None else ()),
             *(("--resources-path", resources) if resources is not None else ()),
             *arguments,
@@ -213,6 +210,7 @@ class LocalDapr:
             app_port=app_port,
             http_port=http_port,
             grpc_port=grpc_port,
+            configuration=configuration,
             has_components=resources is not None,
         )
         self.sidecars.append(sidecar)
@@ -220,7 +218,7 @@ class LocalDapr:
         return sidecar
 
     async def stop(self) -> None:
-        """Sidecars first, so that none logs the loss of what it depends on."""
+        """Stops everything, sidecars first, so that none logs the loss of its control plane."""
         await _all(sidecar.stop() for sidecar in self.sidecars)
         await _all([self.placement.stop(), self.scheduler.stop()])
 
@@ -242,7 +240,7 @@ class LocalDapr:
         command: list[str | Path] = [
             self._binaries.placement,
             "--id", _PLACEMENT_ID,
-            # Its own consensus port: the default is the same for all on this machine.
+            # A free consensus port: the default would collide with other placements on this machine.
             "--initial-cluster", f"{_PLACEMENT_ID}={LOOPBACK}:{free_port()}",
             "--port", str(port),
             "--listen-address", LOOPBACK,
@@ -281,11 +279,6 @@ class LocalDapr:
             environment=environment,
             on_line=None if on_line is None else lambda line: on_line(name, line),
         )
-
-    def _write_configuration(self) -> Path:
-        file = self.folder / "configuration.yaml"
-        file.write_text(_CONFIGURATION)
-        return file
 
 
 async def _all(actions: Iterable[Coroutine[Any, Any, None]]) -> None:

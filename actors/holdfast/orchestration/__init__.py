@@ -1,1 +1,1 @@
-"""Orchestrations: ordinary async functions whose history is kept, so that they outlive every process they run in."""
+"""Orchestrations: async functions whose recorded history lets them survive the processes they run in."""

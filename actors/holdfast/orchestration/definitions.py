@@ -1,4 +1,4 @@
-"""Orchestrations and activities as their authors declared them."""
+"""The declarations of orchestrations and activities."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.orchestration.payloads import Codec
+    from holdfast.orchestration.core.payloads import Codec
 
 ACTIVITIES = "activities"
 
-#: Where a decorated function carries its definition: it stays the function its author wrote.
+#: The attribute of a decorated function that holds its definition. The function itself is not wrapped.
 _MARK = "__holdfast_definition__"
 
 
 class _Typed:
-    """The types of a function's input and result, read when first needed: they may be declared further down."""
+    """The types of a function's input and result, resolved at first use: they may be declared further down."""
 
     function: Callable[..., Any]
     _leading: int
 
     @cached_property
     def parameter(self) -> inspect.Parameter | None:
-        """The one that takes the input."""
+        """The parameter that takes the input."""
         return next(iter(_parameters(self.function)[self._leading :]), None)
 
     @cached_property
     def input(self) -> Codec:
-        from holdfast.orchestration.payloads import codec
+        from holdfast.orchestration.core.payloads import codec
 
         if self.parameter is None:
             return codec(None)
         declared = self._hints.get(self.parameter.name, Any)
-        # With a default the input may be left out, which is null on its way.
+        # A parameter with a default allows a missing input, which is sent as null.
         return codec(declared | None if self._has_default and declared is not Any else declared)
 
     @cached_property
     def result(self) -> Codec:
-        from holdfast.orchestration.payloads import codec
+        from holdfast.orchestration.core.payloads import codec
 
         return codec(self._hints.get("return", Any))
 
     def arguments(self, text: str) -> tuple[Any, ...]:
-        """What the function is called with; raises pydantic's ValidationError."""
+        """Returns the arguments of the function. Raises pydantic's ValidationError when ``text`` does not fit."""
         value = self.input.load(text)
         if self.parameter is None or (value is None and self._has_default):
             return ()
@@ -74,14 +74,14 @@ class Orchestration(_Typed):
 
     def __post_init__(self) -> None:
         if not inspect.iscoroutinefunction(self.function):
-            raise TypeError(f"the orchestration {self.name} has to be an async function")
+            raise TypeError(f"the orchestration {self.name} must be an async function")
         _check_parameters(self.function, self.name, 1, "a context and at most one input")
         _mark(self.function, self)
 
 
 @dataclass(frozen=True, eq=False)
 class Activity(_Typed):
-    """A function, async or not, that takes at most one input, and may do anything."""
+    """A function, async or not, that takes at most one input and may have side effects."""
 
     name: str
     function: Callable[..., Any]
@@ -103,7 +103,7 @@ class Activity(_Typed):
 
 
 def resolve_local_types(definition: Orchestration | Activity, local_names: Mapping[str, Any]) -> None:
-    """Reads the types of a function inside a function now: later the names in there are gone."""
+    """Resolves the types of a nested function now, while the local names they use are available."""
     if "<locals>" in definition.function.__qualname__:
         vars(definition)["_hints"] = _hints(definition.function, definition._leading, local_names)
 
@@ -113,7 +113,7 @@ def definition_of(function: object) -> Orchestration | Activity | None:
 
 
 def _hints(function: Callable[..., Any], leading: int, local_names: Mapping[str, Any]) -> dict[str, Any]:
-    # Only of what is read and written: the context's type is often imported for type checkers alone.
+    # Only the input and the result: the type of the context is often imported under TYPE_CHECKING.
     names = {parameter.name for parameter in _parameters(function)[leading : leading + 1]} | {"return"}
     wanted = {name: declared for name, declared in function.__annotations__.items() if name in names}
     holder = type("Holder", (), {"__annotations__": wanted})
@@ -141,4 +141,4 @@ def _check_parameters(function: Callable[..., Any], name: str, leading: int, tak
     ]
     by_name = [parameter for parameter in needed if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     if by_name or len(needed) > leading + 1 or len(_parameters(function)) < leading:
-        raise TypeError(f"{name} has to take {takes}; several values go into one as a model, a dataclass or a dict")
+        raise TypeError(f"{name} must take {takes}; pass several values as one model, dataclass or dict")

@@ -1,8 +1,10 @@
-"""The orchestrations and activities there are, by name and version."""
+"""The declared orchestrations and activities, by name and version."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from holdfast.orchestration.runaways import Runaways
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -11,16 +13,18 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """What one app declares, or all the apps of a server together."""
+    """The declarations of one app, or of all apps of a server together."""
 
     def __init__(self) -> None:
-        #: In the order they were declared in: the last is what a start without a version gets.
+        #: Versions in the order of declaration: a start without a version uses the last.
         self._orchestrations: dict[str, dict[str, Orchestration]] = {}
         self._activities: dict[str, Activity] = {}
+        #: Orchestrations whose code did not yield in this process.
+        self.runaways = Runaways()
 
     @classmethod
     def of(cls, registries: Iterable[Registry]) -> Registry:
-        """All of them as one. Raises ValueError when two have something of the same name."""
+        """Merges registries. Raises ValueError when two declare the same name and version."""
         merged = cls()
         for registry in registries:
             for orchestration in registry.orchestrations:
@@ -52,7 +56,7 @@ class Registry:
             raise ValueError(f"two activities are called {activity.name}: {known.function} and {activity.function}")
 
     def orchestration(self, name: str, version: str | None = None) -> Orchestration:
-        """The one to run; without a version, the last that was declared."""
+        """Returns an orchestration; without a version, the last declared one. Raises UnknownOrchestration."""
         from holdfast.errors import UnknownOrchestration
 
         versions = self._orchestrations.get(name)
@@ -66,7 +70,7 @@ class Registry:
         return versions[version]
 
     def check_start(self, name: str, version: str | None, text: str) -> Orchestration:
-        """The one to run, whose input this is. Raises UnknownOrchestration, or InvalidRequest for a wrong input."""
+        """Returns the orchestration to start. Raises UnknownOrchestration, or InvalidRequest for an invalid input."""
         orchestration = self.orchestration(name, version)
         orchestration.input.check(text, "input")
         return orchestration

@@ -1,4 +1,4 @@
-"""How often a failed activity is tried, and what lies between two attempts."""
+"""Retry policies of activities."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-    from holdfast.orchestration.failures import Failure
+    from holdfast.orchestration.core.failures import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """``max_attempts`` in all; between them ``first_delay`` seconds, each time ``factor`` longer, up to ``max_delay``.
+    """A retry policy: at most ``max_attempts`` attempts with exponential delays between them, in seconds.
 
-    Each delay is shorter or longer by up to the ``jitter``th part of it, so that what failed together does not come
-    back together. What is one of the ``non_retryable`` exception types is not tried again.
+    The delay starts at ``first_delay`` and is multiplied by ``factor`` each time, up to ``max_delay``. It varies by up
+    to the fraction ``jitter``, so that activities that failed together are not retried together. Exceptions of the
+    ``non_retryable`` types are not retried.
     """
 
     max_attempts: int = 3
@@ -28,20 +29,20 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
-            raise ValueError("max_attempts: at least 1, which is no retry at all.")
+            raise ValueError("max_attempts must be at least 1, which means no retry.")
         if self.first_delay < 0 or self.max_delay < 0 or self.factor <= 0:
-            raise ValueError("first_delay and max_delay are seconds from 0, factor is more than 0.")
+            raise ValueError("first_delay and max_delay must be at least 0 seconds, and factor greater than 0.")
         if not 0 <= self.jitter <= 1:
-            raise ValueError("jitter: a part from 0 to 1 of the delay.")
+            raise ValueError("jitter must be a fraction of the delay, from 0 to 1.")
 
     def allows(self, attempt: int, failure: Failure) -> bool:
-        """Whether another attempt follows this one, which failed so."""
+        """Returns whether another attempt follows ``attempt``, which failed with ``failure``."""
         if attempt >= self.max_attempts or not failure.retryable:
             return False
         return not any(failure.is_a(kind) for kind in self.non_retryable)
 
     def delay(self, attempt: int, random: Random) -> float:
-        """The seconds from the failure of this attempt to the next one."""
+        """Returns the seconds between the failure of ``attempt`` and the next attempt."""
         try:
             delay = min(self.first_delay * self.factor ** (attempt - 1), self.max_delay)
         except OverflowError:

@@ -1,47 +1,68 @@
-"""The queue as an actor: a thin shell that loads, asks the core, saves, and only then replies."""
+"""The queue as an actor: loads the state, executes the calls on the core, saves, then replies."""
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
 from dapr.actor import Remindable
 
-from holdfast.errors import Unavailable
-from holdfast.identity import partition_id, qualify, split_queue_actor
-from holdfast.pushpop.commands import Answer, Moment, execute_all
-from holdfast.pushpop.config import QueueConfig
-from holdfast.pushpop.core import CONFIG, METADATA, Queue
-from holdfast.pushpop.doorbell import ring
-from holdfast.pushpop.index import INDEX_TYPE, shard_of
-from holdfast.pushpop.interface import ACTOR_TYPE, PushPopActorInterface, QueueServiceInterface
-from holdfast.pushpop.items import lock_prefix
-from holdfast.runtime.errands import Errands
-from holdfast.runtime.gather import attend
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.kinds import CONFIG, METADATA, QUEUE_INDEX_TYPE, QUEUE_TYPE
+from holdfast.logs import counted
+from holdfast.names import is_of_default_tenant, partition_id, qualify, split_queue_actor
+from holdfast.pushpop.api.commands import Answer, TurnContext, execute_all
+from holdfast.pushpop.api.config import QueueConfig
+from holdfast.pushpop.api.interface import PushPopActorInterface, QueueServiceInterface
+from holdfast.pushpop.api.large_pushes import read_written
+from holdfast.pushpop.core.items import lock_prefix
+from holdfast.pushpop.core.queue import Queue
+from holdfast.pushpop.index import shard_of
+from holdfast.pushpop.stats_cache import Figures
+from holdfast.runtime.background import BackgroundTasks
+from holdfast.runtime.batching import serve_session
+from holdfast.runtime.isolation import isolated
+from holdfast.runtime.notifier import notify
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.work import DurableActor
+from holdfast.runtime.unit_of_work import DurableActor, methods_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.runtime.work import Turn
+    from holdfast.runtime.unit_of_work import Turn
+
+log = logging.getLogger(__name__)
 
 LOCK_ID_BYTES = 8
-# How long one process may go on with what it has for a queue: it is called from everywhere.
+# The number of other queues to which one queue sends concurrently.
+_SENDERS = 8
+_PUBLIC = methods_of(PushPopActorInterface)
+# The longest session of one process with a queue: many processes call the same queue.
 _LONGEST_VISIT = 0.1
 
 
 class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, Remindable):
     """One queue, or one partition of it."""
 
+    exact_numbers = False
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # The core knows no other tenant's queues: what it names is qualified here, on its way out.
+        # The core knows only names within its tenant; they are qualified here.
         self._tenant, self._name, self._partition = split_queue_actor(self.id.id)
         self._qualified = qualify(self._tenant, self._name)
-        # Who waits for something to pop. Not saved: whoever waits asks again from time to time.
-        self._doorbells: set[str] = set()
-        self._errands = Errands(f"queue {self.id.id}")
+        # Notifiers of consumers that wait for items. Not saved: a waiting consumer asks again from time to time.
+        self._subscribers: set[str] = set()
+        self._background = BackgroundTasks(f"queue {self.id.id}")
+        self._figures = Figures.of(self.host)
+        # The queues to which a transfer is under way.
+        self._sending: set[str] = set()
+
+    @classmethod
+    def is_public(cls, actor_id: str, method: str) -> bool:
+        """Whether other apps may call this method of this actor."""
+        return method in _PUBLIC and is_of_default_tenant(actor_id)
 
     # The actor's methods, as the interface has them
 
@@ -63,8 +84,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Abandon(self, data: Answer) -> Answer:
         return await self._one("Abandon", data)
 
-    async def GiveBackMarked(self, data: Answer) -> Answer:
-        return await self._one("GiveBackMarked", data)
+    async def AbandonOwned(self, data: Answer) -> Answer:
+        return await self._one("AbandonOwned", data)
 
     async def Requeue(self, data: Answer) -> Answer:
         return await self._one("Requeue", data)
@@ -81,8 +102,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Peek(self, data: Answer | None = None) -> Answer:
         return await self._one("Peek", data)
 
-    async def InFlight(self) -> Answer:
-        return await self._one("InFlight", None)
+    async def InFlight(self, data: Answer | None = None) -> Answer:
+        return await self._one("InFlight", data)
 
     async def Stats(self) -> Answer:
         return await self._one("Stats", None)
@@ -108,8 +129,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Configure(self, data: Answer) -> Answer:
         return await self._one("Configure", data)
 
-    async def Untold(self, data: Answer | None = None) -> Answer:
-        return await self._one("Untold", data)
+    async def PendingConfig(self, data: Answer | None = None) -> Answer:
+        return await self._one("PendingConfig", data)
 
     async def Claim(self, data: Answer) -> Answer:
         return await self._one("Claim", data)
@@ -120,47 +141,55 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Transferred(self, data: Answer | None = None) -> Answer:
         return await self._one("Transferred", data)
 
-    async def Listed(self) -> Answer:
-        return await self._one("Listed", None)
+    async def ConfirmIndexed(self) -> Answer:
+        return await self._one("ConfirmIndexed", None)
 
     async def Batch(self, data: Answer) -> Answer:
-        return await attend(
-            self.host, ACTOR_TYPE, self.id.id, data, self._answer_all, patience=0.0, longest=_LONGEST_VISIT
-        )
+        turn = isolated(self._answer_all, lambda: self.work.commits, f"queue {self.id.id}")
+        return await serve_session(self.host, QUEUE_TYPE, self.id.id, data, turn, patience=0.0, longest=_LONGEST_VISIT)
 
     async def _answer_all(self, calls: Sequence[tuple[str, Any]]) -> Answer:
-        replies = await self._turn(calls)
+        replies = await self._turn(await read_written(calls))
         queue: Queue = self.work.derived["queue"]
-        return {"replies": replies, "load": queue.stock.load, "partitions": queue.config.partitions}
+        return {
+            "replies": replies,
+            "load": queue.store.load,
+            "bytes": queue.store.bytes,
+            "partitions": queue.config.partitions,
+        }
 
     async def on_wake(self) -> None:
         await self._turn([])
 
     async def _on_deactivate(self) -> None:
-        await self._errands.close()
+        await self._background.close()
 
     # One turn
 
     async def _one(self, method: str, data: Any) -> Answer:
-        [answer] = await self._turn([(method, data)])
+        [answer] = await self._turn(await read_written([(method, data)]))
         return answer
 
     async def _turn(self, calls: Sequence[tuple[str, Any]]) -> list[Answer]:
         async with self.work.turn() as turn:
             queue = await self._queue(turn)
-            moment = Moment(self.now(), self._new_lock_id, self._doorbells)
+            moment = TurnContext(self.now(), self._new_lock_id, self._subscribers)
             partitions = queue.config.partitions
             await turn.drive(queue.catch_up(moment.now))
             answers = await turn.drive(execute_all(queue, moment, calls))
             changes = queue.changes()
             for key, value in changes.items():
                 turn.put(key, value)
-            turn.wake_at(queue.next_deadline(moment.now))
+            # Not needed for the save: every operation first catches up with what is overdue and starts the background
+            # tasks that are pending, and long polls ask again by themselves. A missing reminder only causes a delay.
+            turn.wake_at(queue.next_deadline(moment.now), needed=False)
             await turn.save()
-            _give_memory_back(turn, queue)
+            if changes:
+                self._figures.touch(self._qualified)
+            _evict_unused(turn, queue)
         self._observe(queue)
-        # Those who wait have to leave their doorbells at new partitions too.
-        self._run_errands(queue, ring_all=queue.config.partitions > partitions)
+        # Waiting pollers have to subscribe to new partitions too.
+        self._run_background(queue, notify_all=queue.config.partitions > partitions)
         return answers
 
     async def _queue(self, turn: Turn) -> Queue:
@@ -174,56 +203,80 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
 
     def _observe(self, queue: Queue) -> None:
         for seconds in queue.held_seconds:
-            self.host.meters.processing.observe(seconds)
+            self.host.metrics.processing.observe(seconds)
         queue.held_seconds.clear()
 
-    def _run_errands(self, queue: Queue, *, ring_all: bool) -> None:
-        if self._doorbells and (queue.available or ring_all):
-            for doorbell in self._doorbells:
-                ring(self.host, self._errands, doorbell, self._qualified)
-            self._doorbells.clear()
-        if queue.post.waits:
-            self._errands.start("transfer", self._transfer)
-        if queue.to_be_listed:
-            self._errands.start("listing", self._list)
-        if queue.settings.untold:
-            self._errands.start("telling", self._tell)
+    def _run_background(self, queue: Queue, *, notify_all: bool) -> None:
+        if self._subscribers and (queue.available or notify_all):
+            for notifier in self._subscribers:
+                notify(self.host, self._background, notifier, self._qualified)
+            self._subscribers.clear()
+        # Several tasks, so that one that waits for its target does not hold up the others. A target that is being sent
+        # to needs no further task: its sender continues with the next transfer.
+        ready = queue.transfers.targets_ready(self.now())
+        if not ready <= self._sending:
+            for number in range(min(_SENDERS, len(self._sending | ready))):
+                self._background.start(f"transfer {number}", self._transfer)
+        if queue.needs_indexing:
+            self._background.start("index", self._add_to_index)
+        if queue.settings.pending_partitions:
+            self._background.start("config", self._replicate_config)
 
     async def _transfer(self) -> None:
-        """Sends what is for other queues, one parcel after the other."""
-        sent: Answer | None = None
+        """Sends transfers to other queues, one after the other, until none can be sent now."""
+        outcome: Answer = {}
         while True:
-            parcel = load(await self._call(ACTOR_TYPE, self.id.id, "Transferred", sent))["next"]
-            if parcel is None:
+            request = outcome | {"busy": sorted(self._sending)}
+            transfer = load(await self._call(QUEUE_TYPE, self.id.id, "Transferred", request))["next"]
+            outcome = {}
+            if transfer is None:
                 return
-            target = qualify(self._tenant, parcel["target"])
-            answer = load(await self._call(ACTOR_TYPE, target, "Receive", parcel))
-            if not answer["success"]:
-                raise Unavailable(answer["message"])  # it stays here, and is sent again
-            sent = {"number": parcel["number"]}
-
-    async def _tell(self) -> None:
-        """Tells the other partitions the configuration, each for itself: one may be out of reach."""
-        news = load(await self._call(ACTOR_TYPE, self.id.id, "Untold", None))
-        unreached: Unavailable | None = None
-        for partition in news["partitions"]:
-            body = {"config": news["config"], "version": news["version"]}
+            target = transfer["target"]
+            if target in self._sending:  # by another task, which got its reply at the same time
+                continue
+            self._sending.add(target)
             try:
-                await self._call(ACTOR_TYPE, partition_id(self._qualified, partition), "Configure", body)
+                outcome = {"number": transfer["number"], "accepted": await self._send(transfer)}
+            finally:
+                self._sending.discard(target)
+
+    async def _send(self, transfer: Answer) -> bool:
+        """Returns whether the other queue accepted the transfer. If not, it is kept and sent again after a pause."""
+        target = qualify(self._tenant, transfer["target"])
+        try:
+            answer = load(await self._call(QUEUE_TYPE, target, "Receive", transfer))
+            if not answer["success"]:
+                raise Unavailable(answer["message"])
+        except HoldfastError as error:
+            log.warning(
+                "queue %s: sending %s to queue %s failed, retrying later: %s",
+                *(self.id.id, counted(len(transfer["items"]), "item"), target, error),
+            )
+            return False
+        return True
+
+    async def _replicate_config(self) -> None:
+        """Sends the configuration to the other partitions, each on its own as one may be unavailable."""
+        pending = load(await self._call(QUEUE_TYPE, self.id.id, "PendingConfig", None))
+        unreached: Unavailable | None = None
+        for partition in pending["partitions"]:
+            body = {"config": pending["config"], "version": pending["version"]}
+            try:
+                await self._call(QUEUE_TYPE, partition_id(self._qualified, partition), "Configure", body)
             except Unavailable as error:
                 unreached = error
                 continue
-            told = {"told": {"partition": partition, "version": news["version"]}}
-            await self._call(ACTOR_TYPE, self.id.id, "Untold", told)
+            told = {"told": {"partition": partition, "version": pending["version"]}}
+            await self._call(QUEUE_TYPE, self.id.id, "PendingConfig", told)
         if unreached is not None:
-            raise unreached  # to be tried again later, and not at once
+            raise unreached  # so that the background task is retried after a pause
 
-    async def _list(self) -> None:
-        await self._call(INDEX_TYPE, shard_of(self._name, self._tenant), "Add", self._name)
-        await self._call(ACTOR_TYPE, self.id.id, "Listed", None)
+    async def _add_to_index(self) -> None:
+        await self._call(QUEUE_INDEX_TYPE, shard_of(self._name, self._tenant), "Add", self._name)
+        await self._call(QUEUE_TYPE, self.id.id, "ConfirmIndexed", None)
 
     def _new_lock_id(self) -> str:
-        # On a command line, a dash at the beginning would make it an option.
+        # A leading dash would make it an option on a command line.
         while (lock_id := secrets.token_urlsafe(LOCK_ID_BYTES)).startswith("-"):
             pass
         return lock_prefix(self._partition) + lock_id
@@ -232,7 +285,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         return await self.host.invoke_method(actor_type, actor_id, method, b"" if data is None else dump(data))
 
 
-def _give_memory_back(turn: Turn, queue: Queue) -> None:
-    """Only what the next push or pop will want stays in memory, whatever the depth. The rest is in the queue itself."""
-    wanted = queue.stock.keys_in_use()
+def _evict_unused(turn: Turn, queue: Queue) -> None:
+    """Evicts the values the next push or pop will not need, so that memory does not grow with the queue's depth."""
+    wanted = queue.store.keys_in_use()
     turn.evict(*(key for key in turn.known() if key not in wanted))

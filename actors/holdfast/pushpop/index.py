@@ -1,4 +1,4 @@
-"""Which queues there are: Dapr cannot list actors, so they are written down, sharded and off the hot path."""
+"""The index of queues, sharded and off the hot path: Dapr cannot list actors."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from dapr.actor import ActorInterface
 
-from holdfast.identity import DEFAULT_TENANT, check_queue_id, qualify, split_tenant
+from holdfast.errors import InvalidRequest
+from holdfast.kinds import QUEUE_INDEX_TYPE
+from holdfast.names import DEFAULT_TENANT, check_queue_id, qualify, split_tenant
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.work import DurableActor
+from holdfast.runtime.unit_of_work import InternalActor
 
 if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
-INDEX_TYPE = "QueueIndexActor"
 SHARDS = 16
-# Names in one state value; a new name rewrites one of these.
+# The number of names in one state value; a new name rewrites one of these.
 PAGE = 500
 
 
@@ -27,26 +28,26 @@ def shard_of(queue: str, tenant: str = DEFAULT_TENANT) -> str:
 
 
 def shards_of(tenant: str) -> list[str]:
-    """Each tenant has its own, so that listing one costs nothing of the others."""
+    """Returns the shards of a tenant. Each tenant has its own, so listing one tenant does not read the others."""
     return [qualify(tenant, str(shard)) for shard in range(SHARDS)]
 
 
 async def list_queues(client: HostClient, tenant: str) -> list[str]:
-    """The names of a tenant's queues, in no order."""
+    """Returns the names of a tenant's queues, unordered."""
     shards = await asyncio.gather(*(list_shard(client, shard) for shard in shards_of(tenant)))
     return [name for shard in shards for name in shard]
 
 
 async def list_shard(client: HostClient, shard: str) -> list[str]:
-    """Some of them: for whoever can do without those of a shard that does not answer."""
-    names: list[str] = load(await client.invoke_method(INDEX_TYPE, shard, "List"))
+    """Returns the names in one shard, for callers that can do without an unavailable shard."""
+    names: list[str] = load(await client.invoke_method(QUEUE_INDEX_TYPE, shard, "List"))
     return names
 
 
 async def list_queue(client: HostClient, queue: str) -> None:
-    """Writes down a queue, qualified, that has not done so itself. Twice is no harm."""
+    """Adds a queue, qualified, to the index. Idempotent."""
     tenant, name = split_tenant(queue)
-    await client.invoke_method(INDEX_TYPE, shard_of(name, tenant), "Add", dump(name))
+    await client.invoke_method(QUEUE_INDEX_TYPE, shard_of(name, tenant), "Add", dump(name))
 
 
 class QueueIndexInterface(ActorInterface):
@@ -57,10 +58,14 @@ class QueueIndexInterface(ActorInterface):
     async def List(self) -> list[str]: ...
 
 
-class QueueIndexActor(DurableActor, QueueIndexInterface):
-    """The names of a tenant's queues in one shard. Adding one costs a page, listing costs all pages."""
+class QueueIndexActor(InternalActor, QueueIndexInterface):
+    """The names of a tenant's queues in one shard. Adding a name writes one page, listing reads all pages."""
 
-    async def Add(self, queue: str) -> None:
+    exact_numbers = False
+
+    async def Add(self, queue: Any) -> None:
+        if not isinstance(queue, str):
+            raise InvalidRequest("This is not the name of a queue.")
         check_queue_id(queue)
         async with self.work.turn() as turn:
             pages = await self._pages(turn)

@@ -1,1 +1,1 @@
-"""Where actors run: one contract, and one folder for each host that keeps it."""
+"""Hosts that run actors: one contract, and one folder for each host that implements it."""

@@ -1,6 +1,6 @@
-"""What an actor may ask of the host it runs on, and what a server may ask of a host.
+"""The contracts between actors and their host, and between a server and its host.
 
-Everything an actor class does goes through these two; nothing in it knows which host keeps them.
+Actor classes use only these, so they run unchanged on every host.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dapr.clients.base import DaprActorClientBase
 
-from holdfast.runtime.meters import Meters
+from holdfast.runtime.late_reminders import LateReminders
+from holdfast.runtime.metrics import Metrics
+from holdfast.runtime.unanswered_saves import UnansweredSaves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,73 +24,89 @@ if TYPE_CHECKING:
 
 
 class ActorAddress(NamedTuple):
-    """Which actor is meant, among all that a host has."""
+    """The type and id of an actor."""
 
     type: str
     id: str
 
 
 class StateChange(NamedTuple):
-    """One value of a transaction, as JSON; None deletes it."""
+    """One change in a transaction: a value as JSON, or None to delete it."""
 
     key: str
     value: bytes | None
 
 
 class HostClient(DaprActorClientBase):
-    """The actor's window on the world: state, reminders, timers, calls to other actors, and the clock.
+    """An actor's interface to its host: state, reminders, timers, calls to other actors, and the clock.
 
-    The SDK's own methods serve ordinary Dapr actors; :class:`~holdfast.runtime.work.UnitOfWork` uses the rest.
+    The SDK's own methods serve ordinary Dapr actors; :class:`~holdfast.runtime.unit_of_work.UnitOfWork` uses the rest.
     """
 
-    #: Grows whenever the host may have let another process run this process's actors without saying so.
-    #: What was read from the store before that is not to be trusted.
+    #: Increases whenever another process may have run this process's actors unnoticed. State that was read before is
+    #: stale.
     epoch: int = 0
 
+    #: Whether state preserves every number. If not, values are stored through ``exact_numbers``.
+    keeps_numbers: bool = True
+
     @cached_property
-    def meters(self) -> Meters:
-        """What is counted of the work done here."""
-        return Meters()
+    def metrics(self) -> Metrics:
+        """The metrics of this host."""
+        return Metrics()
+
+    @cached_property
+    def late_reminders(self) -> LateReminders:
+        """The reminders of this process's actors that the scheduler has not accepted yet."""
+        return LateReminders(self)
+
+    @cached_property
+    def unanswered_saves(self) -> UnansweredSaves:
+        """The saves of this process's actors whose outcome is unknown."""
+        return UnansweredSaves()
 
     def holds(self) -> bool:
-        """Whether the actor whose call runs now is still this process's for certain, and what it has in memory true."""
+        """Returns whether this process still owns the actor of the current call, so that its memory is valid."""
         return True
 
     @abstractmethod
     def now(self) -> float:
-        """The host's wall clock, in Unix seconds."""
+        """Returns the host's wall clock, in Unix seconds."""
 
     @abstractmethod
     async def load_state(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """The values of these keys, as JSON; those that do not exist are left out."""
+        """Returns the values of these keys, as JSON, without the keys that do not exist."""
 
     @abstractmethod
     async def save_state(self, actor_type: str, actor_id: str, changes: Sequence[StateChange]) -> None:
-        """All of these changes, or none."""
+        """Makes all of these changes, or none.
+
+        Raises SaveUnanswered when the outcome is unknown; the changes may still be made later.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether work can be taken, and if not, what is waited for."""
+    """Whether the host accepts work, and if not, why."""
 
     ready: bool
     reason: str = ""
 
 
 class Host(Protocol):
-    """What runs actors. ``start`` comes after all of ``register``."""
+    """Runs actors. Call ``start`` after all calls of ``register``."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def client(self) -> HostClient:
-        """Calls actors from outside a turn, and is what they are registered with."""
+        """Calls actors from outside a turn; actors are registered with it."""
         ...
 
     @property
     def sidecar_app(self) -> ASGIApp | None:
-        """Takes what a sidecar calls; None on a host without one."""
+        """Handles calls from a sidecar; None on a host without one."""
         ...
 
     async def register(self, actor_class: type[Actor]) -> None: ...
@@ -98,9 +116,17 @@ class Host(Protocol):
     async def readiness(self) -> Readiness: ...
 
     async def active_counts(self) -> dict[str, int]:
-        """How many actors of each type are active, as far as this process can tell."""
+        """Returns the number of active actors of each type, as far as this process knows."""
+        ...
+
+    async def finish_turns(self) -> None:
+        """Rejects new work from the sidecar and finishes the running turns.
+
+        The server still accepts the sidecar's calls meanwhile, because turns call other actors through it. Does nothing
+        on a host without a sidecar.
+        """
         ...
 
     async def stop(self) -> None:
-        """Takes no more work, finishes the turns that run, closes what is open. Safe to call twice."""
+        """Rejects new work, finishes the running turns and releases all resources. Idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""The Spark session of a command: quiet, on this machine alone unless told otherwise."""
+"""The Spark session of a command: without console output, and local unless a master or a remote is given."""
 
 from __future__ import annotations
 
@@ -18,36 +18,39 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import ComponentFailed, ComponentMissing, SettingsError
 from holdfast.local.java import find_java, how_to_get_java
+from holdfast.spark.interpreter import python_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCAL = "local[*]"
-# Below so many bytes of Parquet, planning for many tasks and compiling for many rows costs more than it saves.
+# Below this many bytes of Parquet, many tasks and compiled queries cost more than they save.
 SMALL = 32 * 1024 * 1024
 
-# Of a server of Spark Connect.
+# The default port of a Spark Connect server.
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-# Of its address, those that are no secret.
-_TOLD_PARAMETERS = ("use_ssl", "user_id", "user_agent", "session_id")
+# Parameters of its URL that are not secret.
+_PUBLIC_PARAMETERS = ("use_ssl", "user_id", "user_agent", "session_id")
 
-# How Java begins to say what nobody has caught.
+# The beginning of Java's message for an uncaught exception.
 _THROWN = re.compile(r'^Exception in thread "[^"]*" [\w.$]+: ')
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # A snapshot that has its manifest is finished; that is all there is to know.
+    # The manifest shows that a snapshot is finished; _SUCCESS files are not needed.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 _ON_THIS_MACHINE = {
+    # Hadoop uses this for the modes of its files, not the umask of the process.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    # Spark's 200 are for clusters: here each costs more than what it holds.
+    # Spark's default of 200 suits clusters; on one machine the overhead of so many dominates.
     "spark.sql.shuffle.partitions": "4",
     "spark.default.parallelism": "4",
 }
@@ -62,7 +65,7 @@ _FOR_LITTLE = {
 
 @contextmanager
 def spark_session(*, master: str = LOCAL, remote: str | None = None) -> Iterator[SparkSession]:
-    """A session that ends with the block. One that runs already is used instead, and left running."""
+    """Opens a session for the block. A session that is active already is used instead, and left running."""
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
@@ -76,7 +79,7 @@ def spark_session(*, master: str = LOCAL, remote: str | None = None) -> Iterator
 
 @contextmanager
 def suited_to(spark: SparkSession, size: int) -> Iterator[None]:
-    """Queries over so many bytes, as they are run quickest."""
+    """Tunes the session for queries over ``size`` bytes, and restores its settings afterwards."""
     wanted = _FOR_LITTLE if size < SMALL else {}
     before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
@@ -97,8 +100,8 @@ def _started(master: str) -> SparkSession:
     settings = _ALWAYS | (_ON_THIS_MACHINE if master.startswith("local") else {})
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # Any other Python on the path would lack Holdfast.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if "PYSPARK_PYTHON" not in os.environ:
+            os.environ.update(python_variables())
     builder = SparkSession.builder.appName("holdfast").master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -115,60 +118,60 @@ def _started(master: str) -> SparkSession:
 
 def _connected(remote: str) -> SparkSession:
     if not remote.startswith("sc://"):
-        raise SettingsError(f"--remote takes an address of Spark Connect, as in sc://host:15002, not {_shown(remote)}.")
-    _knock(remote)
+        raise SettingsError(f"--remote must be a Spark Connect URL, as in sc://host:15002, not {_shown(remote)}.")
+    _check_reachable(remote)
     try:
         with warnings.catch_warnings():
-            # About pandas 3, which PySpark 4.3.0 does not know yet and nothing here uses.
+            # PySpark 4.3.0 warns about pandas 3, which is not used here.
             warnings.simplefilter("ignore", FutureWarning)
             return SparkSession.builder.remote(remote).getOrCreate()
     except ImportError as error:
-        raise ComponentMissing("Spark Connect has needs of its own: pip install 'pyspark[connect]'.") from error
+        raise ComponentMissing("Spark Connect needs more packages: pip install 'pyspark[connect]'.") from error
     except PySparkException as error:
         raise ComponentFailed(
-            f"Spark Connect at {_shown(remote)} does not answer: {_said_by(error, remote)}"
+            f"Spark Connect at {_shown(remote)} does not respond: {_message_of(error, remote)}"
         ) from error
 
 
-def _knock(remote: str) -> None:
-    """PySpark would go on trying for ten minutes. Where a proxy is between, only that one answers."""
+def _check_reachable(remote: str) -> None:
+    """Fails soon if the server cannot be reached: PySpark would retry for ten minutes. Not checked behind a proxy."""
     try:
         parts = urlsplit(remote)
         where = (parts.hostname or "", parts.port or _CONNECT_PORT)
     except ValueError:
-        raise SettingsError("--remote takes an address of Spark Connect, as in sc://host:15002.") from None
+        raise SettingsError("--remote must be a Spark Connect URL, as in sc://host:15002.") from None
     if any(name.lower() in _PROXIES for name in os.environ):
         return
     try:
         with socket.create_connection(where, _CONNECT_SECONDS):
             pass
     except OSError as error:
-        raise ComponentFailed(f"Spark Connect at {_shown(remote)} does not answer: {error}.") from error
+        raise ComponentFailed(f"Spark Connect at {_shown(remote)} does not respond: {error}.") from error
 
 
 def _shown(remote: str) -> str:
-    """Which server it is, and nothing else, of which some may be a token."""
+    """Returns the scheme and server of a URL only, since its other parts may have a token."""
     scheme, _, rest = remote.partition("://")
     return f"{scheme}://{re.split('[/?#;]', rest)[0].rpartition('@')[2]}"
 
 
-def _said_by(error: Exception, remote: str) -> str:
-    said = str(error).partition("\n")[0]
+def _message_of(error: Exception, remote: str) -> str:
+    message = str(error).partition("\n")[0]
     rest = remote.partition("://")[2]
     user = re.split("[/?#;]", rest)[0].rpartition("@")[0]
     asked = rest.partition(";")[2].split(";")
-    given = [part.partition("=")[2] or part for part in asked if part.partition("=")[0] not in _TOLD_PARAMETERS]
-    # What should have been a parameter may be a token all the same.
-    beside = [part for part in re.split("[/?#;]", rest)[1:] if part.partition("=")[0] not in _TOLD_PARAMETERS]
-    for secret in sorted({user, *given, *map(unquote, given), *beside}, key=len, reverse=True):
+    given = [part.partition("=")[2] or part for part in asked if part.partition("=")[0] not in _PUBLIC_PARAMETERS]
+    # A misplaced parameter may still be a token.
+    misplaced = [part for part in re.split("[/?#;]", rest)[1:] if part.partition("=")[0] not in _PUBLIC_PARAMETERS]
+    for secret in sorted({user, *given, *map(unquote, given), *misplaced}, key=len, reverse=True):
         if secret:
-            said = said.replace(secret, "*****")
-    return said
+            message = message.replace(secret, "*****")
+    return message
 
 
 @contextmanager
 def _errors_to(file: int) -> Iterator[None]:
-    """What is started meanwhile writes its errors there for good: Java warns on its own, before any setting counts."""
+    """Redirects standard error of the block and of processes started in it, since Java warns before it is set up."""
     sys.stderr.flush()
     ours = os.dup(2)
     os.dup2(file, 2)
@@ -180,10 +183,10 @@ def _errors_to(file: int) -> Iterator[None]:
 
 
 def _reason(error: Exception, said: str) -> str:
-    """What Java threw, or, where there is no Java that could, the last thing it said."""
+    """Returns the message of Java's exception, or the last error line if Java did not start."""
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.getMessage()).partition("\n")[0]
-    # Frames of a stack say where, not why.
+    # Without stack frames, which say where, not why.
     lines = [line for line in map(str.strip, said.splitlines()) if line and not line.startswith("at ")]
-    told = [line for line in lines if "Exception" in line or "ERROR" in line or "error" in line]
-    return _THROWN.sub("", (told or lines or str(error).splitlines() or ["it gave no reason."])[-1])
+    errors = [line for line in lines if "Exception" in line or "ERROR" in line or "error" in line]
+    return _THROWN.sub("", (errors or lines or str(error).splitlines() or ["it gave no reason."])[-1])

@@ -1,4 +1,4 @@
-"""One point in time of everything, for as long as somebody looks at it."""
+"""A consistent snapshot of all tables, while it is open."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from holdfast.spark.options import MAX_PARTITIONS, Options
-from holdfast.spark.packed import can_be_packed, packed, unpacked
-from holdfast.spark.refusals import invalid, unavailable
-from holdfast.spark.schemas import SCHEMAS, some_columns
-from holdfast.spark.sqlite import COPY, copy
-from holdfast.spark.stores import opened
+from holdfast.errors import InvalidRequest, Unavailable
+from holdfast.spark.decode.run_length import can_be_packed, explode_runs, packed_schema
+from holdfast.spark.source.options import MAX_PARTITIONS, Options
+from holdfast.spark.source.schemas import SCHEMAS, some_columns
+from holdfast.spark.stores.open import open_store
+from holdfast.spark.stores.sqlite import COPY, copy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +39,9 @@ def snapshot(
     table_prefix: str | None = None,
     directory: str | Path | None = None,
 ) -> Snapshot:
-    """All tables at one point in time, inside ``with``. Those who write meanwhile are not kept waiting.
+    """Returns a snapshot of all tables at one point in time, to be used inside ``with``. Writers are not blocked.
 
-    ``directory`` is where a SQLite file is copied to: on a cluster, one that every executor sees.
+    ``directory`` is where a SQLite file is copied to: on a cluster, a folder every executor can read.
     """
     return Snapshot(
         spark,
@@ -67,8 +67,8 @@ class Snapshot:
         self._as_of: datetime | None = None
 
     def __enter__(self) -> Self:
-        with opened(self._options):
-            pass  # what is wrong with it is said now, not by the first read
+        with open_store(self._options):
+            pass  # errors are raised now, not by the first read
         try:
             if self._options.is_sqlite:
                 self._copy()
@@ -87,19 +87,19 @@ class Snapshot:
 
     @property
     def as_of(self) -> datetime:
-        """The moment it shows."""
+        """The point in time of the snapshot."""
         if self._as_of is None:
-            raise invalid("The snapshot is not open: use it inside 'with'.")
+            raise InvalidRequest("The snapshot is not open: use it inside 'with'.")
         return self._as_of
 
     def table(self, name: str, *, columns: Sequence[str] | None = None, **narrowed: str) -> DataFrame:
-        """One of the tables; ``queue`` and ``instance`` narrow it in the database, ``columns`` are all that is made."""
+        """Returns a table; ``queue`` and ``instance`` filter it in the database, ``columns`` limits its columns."""
         options = self._given | {"table": name, "as_of": self.as_of.isoformat()} | _cores(self._spark) | narrowed
         Options.read(options)
         wanted = SCHEMAS[name] if columns is None else some_columns(name, columns)
         reader = self._spark.read.format("holdfast").options(**options)
         if can_be_packed(name, wanted):
-            return unpacked(reader.option("packed", "true").schema(packed(wanted)).load(), wanted)
+            return explode_runs(reader.option("packed", "true").schema(packed_schema(wanted)).load(), wanted)
         return (reader if columns is None else reader.schema(wanted)).load()
 
     queues = partialmethod(table, "queues")
@@ -109,7 +109,7 @@ class Snapshot:
     instances = partialmethod(table, "instances")
     history = partialmethod(table, "history")
     idempotency = partialmethod(table, "idempotency")
-    #: What the other tables pass over.
+    #: The rows that the other tables skip.
     problems = partialmethod(table, "problems")
 
     def _copy(self) -> None:
@@ -117,19 +117,19 @@ class Snapshot:
             folder = Path(tempfile.mkdtemp(prefix="holdfast-snapshot-", dir=self._directory))
         except OSError as error:
             where = self._directory or "the folder for temporary files"
-            raise unavailable(f"Nothing can be copied to {where}: {error.strerror}.") from error
+            raise Unavailable(f"Cannot copy the database to {where}: {error.strerror}.") from error
         self._held.callback(shutil.rmtree, folder, ignore_errors=True)
         file = folder / "state.db"
         as_of = time.time()
         try:
             copy(self._options.sqlite_path, file)
         except sqlite3.Error as error:
-            raise unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
+            raise Unavailable(f"The file {self._options.sqlite_path} cannot be copied: {error}.") from error
         self._given |= {"url": f"sqlite://{quote(str(file.absolute()))}", "snapshot": COPY}
         self._as_of = datetime.fromtimestamp(as_of, UTC)
 
     def _export(self) -> None:
-        from holdfast.spark.postgresql import export
+        from holdfast.spark.stores.postgresql import export
 
         held = self._held.enter_context(export(self._options))
         self._given |= {"snapshot": held.name}
@@ -137,6 +137,6 @@ class Snapshot:
 
 
 def _cores(spark: SparkSession) -> dict[str, str]:
-    """How many tasks run at once, as Spark says, where it can be asked: not over Spark Connect."""
+    """Returns the number of tasks that Spark runs at once; unknown over Spark Connect."""
     context = getattr(spark, "sparkContext", None)
     return {} if context is None else {"cores": str(min(context.defaultParallelism, MAX_PARTITIONS))}

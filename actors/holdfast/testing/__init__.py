@@ -1,18 +1,18 @@
-"""Orchestrations in tests: without a server, with activities of the test's own, on a clock that skips the waiting.
+"""Tests of orchestrations without a server, with fake activities and a clock that the test advances.
 
-async def test_an_order_that_nobody_approves(rehearsal):
-    rehearsal.fake(charge, lambda order: Receipt(id="r-1"))
-    run = rehearsal.start(checkout, order)
-    await run.settle()
+async def test_an_unapproved_order_fails(orchestration_env):
+    orchestration_env.fake(charge, lambda order: Receipt(id="r-1"))
+    run = orchestration_env.start(checkout, order)
+    await run.run_until_idle()
     assert run.status == "RUNNING"
-    await rehearsal.skip(3600)
+    await orchestration_env.advance(3600)
     with pytest.raises(OrchestrationFailed):
         run.result()
 """
 
 from __future__ import annotations
 
-from holdfast.testing.recorded import replay
-from holdfast.testing.rehearsal import Rehearsal, Run
+from holdfast.testing.environment import Run, TestEnvironment
+from holdfast.testing.replayer import replay
 
-__all__ = ["Rehearsal", "Run", "replay"]
+__all__ = ["Run", "TestEnvironment", "replay"]

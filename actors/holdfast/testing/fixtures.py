@@ -1,4 +1,4 @@
-"""For pytest: ``rehearsal`` needs a fixture ``app`` of the test's own."""
+"""The pytest fixture ``orchestration_env``, which needs a fixture ``app`` defined by the tests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.app import App
-    from holdfast.testing.rehearsal import Rehearsal
+    from holdfast.testing.environment import TestEnvironment
 
 
 @pytest.fixture
-def rehearsal(app: App) -> Iterator[Rehearsal]:
+def orchestration_env(app: App) -> Iterator[TestEnvironment]:
     """Runs orchestrations of ``app`` without a server."""
-    from holdfast.testing.rehearsal import Rehearsal
+    from holdfast.testing.environment import TestEnvironment
 
-    with Rehearsal(app) as stage:
+    with TestEnvironment(app) as stage:
         yield stage

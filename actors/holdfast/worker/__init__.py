@@ -1,1 +1,1 @@
-"""What runs activities: beside the server, or in processes of its own."""
+"""The worker, which runs activities in the server's process or in a process of its own."""

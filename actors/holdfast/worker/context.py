@@ -1,4 +1,4 @@
-"""What an activity can know of the call it runs for."""
+"""The context of an activity: the call that it runs for."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NotInAnActivity
-from holdfast.identity import DEFAULT_TENANT
+from holdfast.names import DEFAULT_TENANT
 
 if TYPE_CHECKING:
-    from holdfast.worker.bench import Job
+    from holdfast.worker.work_source import Job
 
 
 @dataclass(frozen=True)
 class ActivityContext:
-    """``holdfast.activity_context()``, inside an activity."""
+    """The call that an activity runs for, as ``holdfast.activity_context()`` returns it."""
 
     instance_id: str
     execution_id: int
     scheduled_seq: int
     name: str
-    #: Which try of ``Retry`` this is, from 1.
+    #: The number of the attempt under ``Retry``, from 1.
     attempt: int
-    #: The same for every run of this call, for effects that must happen once.
+    #: Equal for every run of this call, for side effects that must happen once.
     idempotency_key: str
-    #: Whose orchestration it is: ``client.idempotent(tenant_id=…)`` keeps what is for one tenant from the others.
+    #: The tenant of the orchestration, for ``client.idempotent(tenant_id=…)``.
     tenant_id: str = DEFAULT_TENANT
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: a long activity looks from time to time, and returns.
+        """Whether the result is no longer needed. A long sync activity should check this and return early.
 
-        An async one need not: it is cancelled where it waits.
+        An async activity need not check: it is cancelled at its next ``await``.
         """
         return self._cancelled.is_set()
 
@@ -47,7 +47,7 @@ current: ContextVar[ActivityContext] = ContextVar("holdfast_activity")
 
 
 def activity_context() -> ActivityContext:
-    """What the running activity runs for."""
+    """Returns the context of the running activity. Raises NotInAnActivity outside of one."""
     try:
         return current.get()
     except LookupError:

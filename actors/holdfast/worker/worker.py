@@ -1,11 +1,10 @@
-"""Takes activities from their queues, runs them, and tells whoever waits; only then are they off the queue."""
+"""Takes activities from their queues, runs them, reports their outcomes, and then completes them in the queue."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil
 from random import uniform
@@ -13,282 +12,371 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from holdfast.errors import AlreadyInProgress, HoldfastError, LeaseLost, NotFound, TooLarge
-from holdfast.identity import qualify
-from holdfast.orchestration.failures import Failure
-from holdfast.orchestration.payloads import sendable
-from holdfast.worker import threads
+from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotFound, TooLarge
+from holdfast.logs import RepeatFilter, counted, message_of
+from holdfast.names import qualify
+from holdfast.orchestration.core.failures import Failure
+from holdfast.orchestration.core.payloads import sendable
+from holdfast.worker.activity_lease import ActivityLease, not_kept
 from holdfast.worker.context import ActivityContext, current
-from holdfast.worker.insistence import insist
-from holdfast.worker.once import Once, not_kept
+from holdfast.worker.retry import retry_forever
+from holdfast.worker.slots import Seat, Slots
+from holdfast.worker.thread_exit import NAME, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from holdfast.orchestration.definitions import Activity
     from holdfast.orchestration.registry import Registry
-    from holdfast.worker.bench import Batch, Bench, Job
+    from holdfast.runtime.metrics import Metrics
+    from holdfast.worker.work_source import Job, JobBatch, WorkSource
 
 log = logging.getLogger(__name__)
 
 DEFAULT_SLOTS = 50
-# As many as one pop gives.
-_MOST_AT_ONCE = 100
-# For an activity that is not known here, and may be elsewhere.
-_UNKNOWN_DELAY = 5.0
-# About an hour of that: a worker that has it may be on its way.
-_UNKNOWN_DELIVERIES = 720
+#: How many threads per tenant may be abandoned after time-outs before the worker starts no more sync activities.
+DEFAULT_ABANDONED_THREADS = 50
+#: How many seconds cancelled activities get to clean up when the worker stops.
+DEFAULT_DRAIN_TIMEOUT = 30.0
+# The delay before redelivery of an activity that cannot run here now, or that failed inside the worker.
+_RETURN_SECONDS = 5.0
+# The spacing between redeliveries of activities that cannot run here, so that many of them do not occupy the worker.
+_RETURN_APART = 0.02
+_LONGEST_RETURN = 300.0
+# How long a job may hold a slot while its instance or its record is asked whether to run it.
+_PATIENCE_SECONDS = 5.0
+# Repeated warnings of the same kind are suppressed for this long.
+_QUIET_SECONDS = 300.0
+_QUIET_SECONDS_OF_QUEUES = 60.0
+# When the worker stops: the time to deliver outcomes, and the time to abandon a batch.
+_DELIVER_SECONDS = 1.0
 _STOP_SECONDS = 5.0
-# As long as a queue allows.
+# The longest lock that a queue allows.
 _LONGEST_LOCK = 300
 
 
-class _Slots:
-    """Room for so many activities of one queue at once."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._freed = asyncio.Condition()
-
-    async def reserve(self) -> int:
-        """As many as are free, at least one."""
-        async with self._freed:
-            await self._freed.wait_for(lambda: self._free > 0)
-            reserved = min(self._free, _MOST_AT_ONCE)
-            self._free -= reserved
-            return reserved
-
-    async def release(self, count: int) -> None:
-        if count:
-            async with self._freed:
-                self._free += count
-                self._freed.notify_all()
-
-
 @dataclass(eq=False)
-class _Underway:
-    """What is left of a batch."""
+class InFlightBatch:
+    """The jobs of a batch that are in flight."""
 
-    batch: Batch
-    slots: _Slots
+    batch: JobBatch
     running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
+    seats: dict[Job, Seat] = field(default_factory=dict)
     contexts: dict[Job, ActivityContext] = field(default_factory=dict)
-    #: When it was taken, and when the lock has to be seen to.
+    #: When the batch was taken, and the timer that starts the renewal of its lock.
     began: float = 0.0
     alarm: asyncio.TimerHandle | None = None
-    #: Those that somebody else has by now.
+    #: Jobs whose lease another worker has taken over.
     lost: set[Job] = field(default_factory=set)
 
 
 class Worker:
-    """Runs until it is stopped, or cancelled: what it has not finished is given back then."""
+    """Runs activities until it is cancelled; unfinished activities are then abandoned to their queues."""
 
-    def __init__(self, bench: Bench, registry: Registry, *, slots: int = DEFAULT_SLOTS, gives_up: bool = False) -> None:
-        """``gives_up`` when it is to end at its start with an error that trying again does not help against."""
+    def __init__(
+        self,
+        source: WorkSource,
+        registry: Registry,
+        *,
+        slots: int = DEFAULT_SLOTS,
+        abandoned_threads: int = DEFAULT_ABANDONED_THREADS,
+        metrics: Metrics | None = None,
+        gives_up: bool = False,
+        drain_timeout: float = DEFAULT_DRAIN_TIMEOUT,
+    ) -> None:
+        """Creates a worker.
+
+        With ``gives_up`` the worker ends when preparing a queue raises an error that is not retryable.
+        ``drain_timeout`` is how many seconds cancelled activities get to clean up when the worker stops.
+        """
         self._gives_up = gives_up
-        self._bench = bench
+        self._drain_timeout = drain_timeout
+        self._most_abandoned = abandoned_threads
+        self._gauge = None if metrics is None else metrics.abandoned_threads
+        self._source = source
         self._registry = registry
-        # Each queue has its own: one that waits for work holds all that are free, and must not hold up the others.
+        # The slots of each queue: a queue that waits for work reserves all its free slots.
         self._slots = slots
-        #: The queues there are, and how long a lock on what is taken from them lasts.
+        #: The queues of the registered activities, and the duration of locks in each, in seconds.
         self._queues: dict[str, int] = {}
         for activity in registry.activities:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
-        #: How often an activity may be delivered that does not say so itself: what its queue was told when this began.
+        #: The ``max_deliveries`` of each tenant's queue, for activities without their own.
         self._max_deliveries: dict[tuple[str, str], int] = {}
-        #: Of each tenant, for what is not async. They have as many as they have slots, and wait for nobody else's.
-        self._threads: dict[str, ThreadPoolExecutor] = {}
-        self._underway: set[_Underway] = set()
-        #: Of those that must happen once, while they run.
-        self._leases: dict[Job, Once] = {}
-        self._keepers: set[asyncio.Task[None]] = set()
+        #: The threads of each tenant for sync activities: as many as it has slots, so that tenants do not compete.
+        self._threads: dict[str, Threads] = {}
+        #: The latest redelivery time of activities that could not run here, by tenant and queue.
+        self._last_return: dict[tuple[str, str], float] = {}
+        self._deferrals = RepeatFilter(_QUIET_SECONDS)
+        self._unreachable_queues = RepeatFilter(_QUIET_SECONDS_OF_QUEUES)
+        self._underway: set[InFlightBatch] = set()
+        #: The leases of running idempotent activities.
+        self._leases: dict[Job, ActivityLease] = {}
+        self._background: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                async for tenant in self._bench.tenants():
+                async for tenant in self._source.tenants():
                     for queue in sorted(self._queues):
                         group.create_task(self._serve(tenant, queue))
         finally:
             await self._end()
 
     async def _serve(self, tenant: str, queue: str) -> None:
-        # Of its own for each tenant: one that has much to do does not hold up the others.
-        slots = _Slots(self._slots)
+        # Slots of its own for each tenant, so that a busy tenant does not delay the others.
+        slots = Slots(self._slots)
         while True:
             wanted = await slots.reserve()
             taken = 0
             try:
                 if (tenant, queue) not in self._max_deliveries:
-                    self._max_deliveries[tenant, queue] = await self._bench.prepare(tenant, queue)
-                batch = await self._bench.take(tenant, queue, wanted, self._queues[queue])
+                    self._max_deliveries[tenant, queue] = await self._source.prepare(tenant, queue)
+                batch = await self._source.take(tenant, queue, wanted, self._queues[queue])
                 if batch is not None:
                     taken = len(batch.jobs)
                     self._begin(batch, slots)
             except HoldfastError as error:
                 if (tenant, queue) not in self._max_deliveries and self._gives_up and not error.retryable:
                     raise
-                log.warning("no activities from %s: %s", qualify(tenant, queue), error)
+                now = asyncio.get_running_loop().time()
+                if self._unreachable_queues.passes(f"{qualify(tenant, queue)}: {error}", now):
+                    log.warning("queue %s: cannot take activities, retrying: %s", qualify(tenant, queue), error)
                 await asyncio.sleep(uniform(0.5, 1.5))
             except Exception:
-                # No reason for the activities of other queues, or for the next ones, to wait for ever.
-                log.exception("taking activities from %s failed", qualify(tenant, queue))
+                # An unexpected error must not stop this queue or the others.
+                log.exception("queue %s: taking activities failed, retrying", qualify(tenant, queue))
                 await asyncio.sleep(uniform(0.5, 1.5))
             finally:
-                await slots.release(wanted - taken)
+                slots.release(wanted - taken)
 
-    def _begin(self, batch: Batch, slots: _Slots) -> None:
-        if batch.strangers:
-            self._beside(self._bury_strangers(batch))
+    def _begin(self, batch: JobBatch, slots: Slots) -> None:
+        if batch.invalid_items:
+            self._spawn(self._dead_letter_invalid(batch))
         if not batch.jobs:
             return
-        underway = _Underway(batch, slots)
+        underway = InFlightBatch(batch)
         self._underway.add(underway)
-        # None of them counts as a part of whatever took the batch.
+        # In empty contexts: the jobs do not belong to the call that took the batch.
         for job in batch.jobs:
             underway.contexts[job] = ActivityContext.of(job)
-            task = asyncio.create_task(self._work(underway, job), context=contextvars.Context())
+            underway.seats[job] = Seat(slots)
+            task = asyncio.create_task(self._work(underway, job), name=NAME, context=contextvars.Context())
             underway.running[job] = task
-        # Most are over long before their lock has to be seen to.
+        # Most batches end before their lock has to be renewed, so the renewal starts with a timer.
         loop = asyncio.get_running_loop()
         underway.began = loop.time()
-        underway.alarm = loop.call_later(self._queues[batch.queue] / 3, self._attend, underway)
+        underway.alarm = loop.call_later(self._queues[batch.queue] / 3, self._start_lock_renewal, underway)
 
-    def _attend(self, underway: _Underway) -> None:
-        self._beside(self._keep(underway))
-        self._beside(self._watch(underway))
+    def _start_lock_renewal(self, underway: InFlightBatch) -> None:
+        self._spawn(self._extend_lock(underway))
+        self._spawn(self._stop_unawaited(underway))
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        keeper = asyncio.create_task(work, context=contextvars.Context())
-        self._keepers.add(keeper)
-        keeper.add_done_callback(self._keepers.discard)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, context=contextvars.Context())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
-    async def _bury_strangers(self, batch: Batch) -> None:
-        what = f"burying {len(batch.strangers)} items of {batch.queue} that are no activities"
+    async def _dead_letter_invalid(self, batch: JobBatch) -> None:
+        what = (
+            f"dead-lettering {counted(len(batch.invalid_items), 'item')} of queue {batch.queue} that cannot be read "
+            "as activities"
+        )
         log.warning(what)
         try:
-            await insist(lambda: self._bench.bury(batch, batch.strangers, "It is no activity."), what)
+            await retry_forever(
+                lambda: self._source.dead_letter(batch, batch.invalid_items, "It is not an activity."), what
+            )
         except HoldfastError as error:
-            # Their lock runs out, and they come again.
-            log.warning("%s: %s", what, error)
+            log.warning("%s failed; they are redelivered when their lock expires: %s", what, error)
 
-    async def _keep(self, underway: _Underway) -> None:
-        """Extends the lock while anything of the batch runs."""
+    async def _extend_lock(self, underway: InFlightBatch) -> None:
+        """Extends the lock while a job of the batch runs."""
         lasts = self._queues[underway.batch.queue]
         clock = asyncio.get_running_loop().time
         began, granted = underway.began, lasts
         pause = 0.0
         while await _runs_on(underway, pause):
             pause = lasts / 3
-            # Never further ahead than a new lock: that is how long others wait when this process dies.
+            # Never longer than a new lock: if this process crashes, redelivery waits for the lock to expire.
             if (missing := ceil(clock() - began + lasts - granted)) <= 0:
                 continue
             try:
                 async with asyncio.timeout(lasts / 3):
-                    await self._bench.extend(underway.batch, missing)
+                    await self._source.extend(underway.batch, missing)
             except (HoldfastError, TimeoutError) as error:
-                log.warning("the lock on activities of %s was not extended: %s", underway.batch.queue, _in_words(error))
+                log.warning(
+                    "queue %s: the lock on running activities was not extended: %s",
+                    *(underway.batch.queue, message_of(error)),
+                )
                 if isinstance(error, TimeoutError) or error.retryable:
                     pause = lasts / 12  # while there is still time
             else:
                 granted += missing
 
-    async def _watch(self, underway: _Underway) -> None:
-        """Stops what nobody waits for any more. The lock does not wait for this: some instance may not answer."""
+    async def _stop_unawaited(self, underway: InFlightBatch) -> None:
+        """Stops jobs that are no longer awaited. Runs apart from the lock renewal: an instance may not answer."""
         pause = 0.0
         while await _runs_on(underway, pause):
-            await asyncio.gather(*(self._look_after(underway, job) for job in list(underway.running)))
+            await asyncio.gather(*(self._check_running(underway, job) for job in list(underway.running)))
             pause = self._queues[underway.batch.queue] / 3
 
-    async def _look_after(self, underway: _Underway, job: Job) -> None:
-        """Whatever becomes of one, the others of its batch are looked after too."""
+    async def _check_running(self, underway: InFlightBatch, job: Job) -> None:
+        """Renews the lease of a job, and stops the job if it is no longer awaited. Errors are logged."""
         try:
             async with asyncio.timeout(self._queues[underway.batch.queue] / 3):
-                if once := self._leases.get(job):
-                    await self._renew(underway, job, once)
-                if not await self._bench.awaited(job):
+                if lease := self._leases.get(job):
+                    await self._renew(underway, job, lease)
+                if not await self._source.awaited(job):
                     self._stop(underway, job)
         except (HoldfastError, TimeoutError) as error:
-            log.warning("%s, while it runs: %s", job, _in_words(error))
+            log.warning("%s: checking the running activity failed, retrying: %s", job, message_of(error))
 
-    async def _renew(self, underway: _Underway, job: Job, once: Once) -> None:
+    async def _renew(self, underway: InFlightBatch, job: Job, lease: ActivityLease) -> None:
         try:
-            await once.renew()
+            await lease.renew()
         except LeaseLost:
-            # One that came to its end meanwhile has no lease any more, and needs none.
-            if self._leases.get(job) is once and job not in underway.lost:
-                log.warning("%s was held up, and runs elsewhere by now: it is stopped here", job)
+            # A job that has finished meanwhile needs no lease.
+            if self._leases.get(job) is lease and job not in underway.lost:
+                log.warning("%s: another worker has taken over the lease; stopped here", job)
                 underway.lost.add(job)
                 self._stop(underway, job)
 
-    def _stop(self, underway: _Underway, job: Job) -> None:
+    def _stop(self, underway: InFlightBatch, job: Job) -> None:
         task = underway.running.get(job)
         underway.contexts[job]._cancelled.set()
         activity = self._registry.activity(job.name)
         if task is not None and activity is not None and activity.is_async:
             task.cancel()
 
-    async def _work(self, underway: _Underway, job: Job) -> None:
-        context = underway.contexts[job]
+    async def _work(self, underway: InFlightBatch, job: Job) -> None:
+        context, seat = underway.contexts[job], underway.seats[job]
         try:
-            await self._deal_with(underway.batch, job, context)
+            await self._process(underway.batch, job, context, seat)
         except asyncio.CancelledError:
             if not context.cancelled:
                 raise
             if job not in underway.lost:
-                await insist(lambda: self._bench.done(underway.batch, job), str(job))
+                seat.deliver()
+                await retry_forever(lambda: self._source.done(underway.batch, job), f"completing {job}")
         except HoldfastError as error:
-            # Its lock runs out, and it comes again.
-            log.warning("%s: %s", job, error)
-        except Exception:
-            log.exception("%s", job)
+            log.warning("%s: abandoned and redelivered later: %s", job, error)
+            await self._return(underway.batch, job, seat, str(error))
+        except Exception as error:
+            log.exception("%s: the worker failed; abandoned and redelivered later", job)
+            await self._return(underway.batch, job, seat, f"The worker failed: {type(error).__name__}.")
         finally:
             del underway.running[job]
             if not underway.running:
                 self._underway.discard(underway)
                 if underway.alarm is not None:
                     underway.alarm.cancel()
-            await underway.slots.release(1)
+            seat.end()
 
-    async def _deal_with(self, batch: Batch, job: Job, context: ActivityContext) -> None:
+    async def _process(self, batch: JobBatch, job: Job, context: ActivityContext, seat: Seat) -> None:
+        if job.redelivered and not await self._still_awaited(batch, job, seat):
+            return
         activity = self._registry.activity(job.name)
-        if (job.deliveries > 1 or job.again) and not await insist(
-            lambda: self._bench.awaited(job), f"whether {job} is awaited"
-        ):
-            # Whoever had it before has told of its end, and died before it was off the queue; or it was given up.
-            await insist(lambda: self._bench.done(batch, job), str(job))
-            return
-        most = _UNKNOWN_DELIVERIES if activity is None else activity.max_deliveries
-        if job.deliveries > (most or self._max_deliveries[batch.tenant, batch.queue]):
-            reason = f"It was taken {job.deliveries - 1} times, and never came to an end."
-            if activity is None:
-                reason = f"It was taken {job.deliveries - 1} times, and no worker has an activity {job.name}."
-            await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
-            await insist(lambda: self._bench.bury(batch, [job.item_id], reason), f"burying {job}")
-            return
         if activity is None:
-            await self._bench.give_back(batch, [job], f"No activity is called {job.name} here.", _UNKNOWN_DELAY)
+            await self._defer(batch, job, seat, f"this worker has no activity {job.name}")
             return
+        if job.deliveries > (activity.max_deliveries or self._max_deliveries[batch.tenant, batch.queue]):
+            reason = f"It was delivered {job.deliveries - 1} times and never finished."
+            seat.deliver()
+            await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
+            await retry_forever(lambda: self._source.dead_letter(batch, [job.item_id], reason), f"dead-lettering {job}")
+            return
+        if not activity.is_async and self._threads_of(job.tenant).exhausted:
+            count = self._threads_of(job.tenant).abandoned
+            await self._defer(batch, job, seat, f"too many threads of timed-out activities still run: {count}")
+            return
+        lease = (
+            ActivityLease(self._source, job, activity.queue, 2 * self._queues[activity.queue])
+            if activity.idempotent
+            else None
+        )
+        outcome: dict[str, Any] | None = None
         try:
-            with self._bench.expecting(job):
-                outcome = await (self._run_once if activity.idempotent else self._run)(activity, job, context)
+            with self._source.expecting(job):
+                if lease is not None:
+                    try:
+                        async with asyncio.timeout(_PATIENCE_SECONDS):
+                            outcome = await lease.begin()
+                    except TimeoutError:
+                        await self._defer(batch, job, seat, f"the idempotency record of {job} does not answer")
+                        return
+                if outcome is None:
+                    outcome = await self._run_held(activity, job, context, seat, lease)
+                seat.deliver()
                 await self._tell(job, outcome)
         except AlreadyInProgress:
-            # It is in the queue twice, and the other one is being run: should that fail, it comes again.
-            pass
-        await insist(lambda: self._bench.done(batch, job), str(job))
+            # The activity is in the queue twice and the other item is in flight. If that fails, it is redelivered.
+            seat.deliver()
+        await retry_forever(lambda: self._source.done(batch, job), f"completing {job}")
 
-    async def _run_once(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
-        """What it came to before, if it ran to its end for this call."""
-        once = Once(self._bench, job, activity.queue, 2 * self._queues[activity.queue])
-        if (before := await once.begin()) is not None:
-            return before
-        self._leases[job] = once
+    async def _still_awaited(self, batch: JobBatch, job: Job, seat: Seat) -> bool:
+        """Returns whether to run a redelivered job; otherwise the job is completed or abandoned.
+
+        The earlier worker may have reported the outcome and crashed before completing the job, or the instance may no
+        longer wait for it. If the instance does not answer, the job is redelivered later and frees its slot.
+        """
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                awaited = await retry_forever(
+                    lambda: self._source.awaited(job), f"asking instance {job.instance_id} whether it awaits {job}"
+                )
+        except TimeoutError:
+            await self._defer(batch, job, seat, f"instance {job.instance_id} does not answer")
+            return False
+        if not awaited:
+            seat.deliver()
+            await retry_forever(lambda: self._source.done(batch, job), f"completing {job}")
+        return awaited
+
+    async def _defer(self, batch: JobBatch, job: Job, seat: Seat, reason: str) -> None:
+        """Abandons a job that cannot run here now, for a later redelivery. This delivery does not count."""
+        now, queue = asyncio.get_running_loop().time(), (batch.tenant, batch.queue)
+        if self._deferrals.passes(f"{batch.queue}: {reason}", now):
+            log.warning("%s: abandoned to queue %s: %s", job, qualify(batch.tenant, batch.queue), reason)
+        error = f"{reason[0].upper()}{reason[1:]}."
+        following = self._last_return.get(queue, now) + _RETURN_APART
+        self._last_return[queue] = min(max(now + _RETURN_SECONDS, following), now + _LONGEST_RETURN)
+        await self._return(batch, job, seat, error, self._last_return[queue] - now, counted=False)
+
+    async def _return(
+        self,
+        batch: JobBatch,
+        job: Job,
+        seat: Seat,
+        error: str,
+        delay_seconds: float = _RETURN_SECONDS,
+        *,
+        counted: bool = True,
+    ) -> None:
+        """Abandons one job at once: the lock of its batch is extended while another job of the batch runs."""
+        seat.deliver()
+
+        async def give_back() -> None:
+            await self._source.give_back(batch, [job], error, delay_seconds, counted=counted)
+
+        try:
+            await retry_forever(give_back, f"abandoning {job}")
+        except HoldfastError as refusal:
+            log.warning("%s: not abandoned; redelivered when its lock expires: %s", job, refusal)
+
+    async def _run_held(
+        self, activity: Activity, job: Job, context: ActivityContext, seat: Seat, lease: ActivityLease | None
+    ) -> dict[str, Any]:
+        """Runs the activity, under its lease if it is idempotent."""
+        if lease is None:
+            return await self._run(activity, job, context)
+        self._leases[job] = lease
         try:
             outcome = await self._run(activity, job, context)
         finally:
             del self._leases[job]
-        return await once.end(outcome)
+        seat.deliver()
+        return await lease.end(outcome)
 
     async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
         try:
@@ -301,11 +389,14 @@ class Worker:
                 result = await self._call(activity, arguments, job.tenant)
             return {"result": _written(activity, result)}
         except TimeoutError as error:
+            if limit.expired() and not activity.is_async:
+                count = self._threads_of(job.tenant).abandoned
+                log.warning("%s: timed out; its thread is abandoned and still runs; abandoned threads: %d", job, count)
             return _failed(Failure.of(error, "timeout" if limit.expired() else "error"))
         except Exception as error:
             return _failed(Failure.of(error))
         except (SystemExit, KeyboardInterrupt) as error:
-            # Of the activity's own: it must not end the process of all the others.
+            # Raised by the activity: it must not end the worker's process.
             return _failed(Failure.of(RuntimeError(f"{type(error).__name__}({error})")))
         finally:
             current.reset(token)
@@ -313,43 +404,74 @@ class Worker:
     async def _call(self, activity: Activity, arguments: Sequence[Any], tenant: str) -> Any:
         if activity.is_async:
             return await activity.function(*arguments)
-        variables = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads_of(tenant), variables.run, activity.function, *arguments)
+        return await self._threads_of(tenant).run(activity.function, *arguments)
 
-    def _threads_of(self, tenant: str) -> ThreadPoolExecutor:
+    def _threads_of(self, tenant: str) -> Threads:
         if tenant not in self._threads:
-            most = self._slots * len(self._queues)
-            self._threads[tenant] = ThreadPoolExecutor(most, thread_name_prefix=threads.NAME)
+            self._threads[tenant] = Threads(self._slots * len(self._queues), self._most_abandoned, self._gauge)
         return self._threads[tenant]
 
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
-        """Until whoever waits has it: an activity that was done is not lost because nobody could be reached."""
+        """Reports the outcome to the instance, retrying until it is delivered."""
         try:
-            await insist(lambda: self._bench.tell(job, outcome), f"the outcome of {job}")
+            await retry_forever(lambda: self._source.tell(job, outcome), f"reporting the outcome of {job}")
         except NotFound:
-            log.info("nobody waits for %s any more", job)
+            log.info("%s: the instance does not exist any more; outcome dropped", job)
 
     async def _end(self) -> None:
         for underway in self._underway:
             if underway.alarm is not None:
                 underway.alarm.cancel()
-        for keeper in self._keepers:
-            keeper.cancel()
-        left = [(underway, list(underway.running)) for underway in self._underway]
-        tasks = [task for underway in self._underway for task in underway.running.values()]
-        for task in tasks:
+        for task in self._background:
             task.cancel()
-        await asyncio.gather(*tasks, *self._keepers, return_exceptions=True)
-        for executor in self._threads.values():
-            executor.shutdown(wait=False, cancel_futures=True)
-        for underway, jobs in left:
-            if jobs:
+        jobs = [(underway, job, task) for underway in self._underway for job, task in underway.running.items()]
+        for underway, job, task in jobs:
+            if not underway.seats[job].delivers:
+                task.cancel()
+        pending = {task for _, _, task in jobs}
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._drain_timeout
+        while pending and clock() < deadline:
+            _, pending = await asyncio.wait(pending, timeout=_DELIVER_SECONDS)
+            # Only outcomes that are still undelivered are cancelled; activities may use the whole time to clean up.
+            for underway, job, task in jobs:
+                if task in pending and underway.seats[job].delivers:
+                    task.cancel()
+        if pending:
+            many = "1 activity" if len(pending) == 1 else f"{len(pending)} activities"
+            log.warning("%s did not end within %g s of the stop; abandoned", many, self._drain_timeout)
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for threads in self._threads.values():
+            threads.shut_down()
+        unfinished: dict[InFlightBatch, list[Job]] = {}
+        for underway, job, task in jobs:
+            if task in pending or task.cancelled():
+                unfinished.setdefault(underway, []).append(job)
+        await asyncio.gather(*(self._give_back(underway.batch, left) for underway, left in unfinished.items()))
+
+    async def _give_back(self, batch: JobBatch, jobs: Sequence[Job]) -> None:
+        """Abandons the unfinished jobs of a batch when the worker stops."""
+
+        async def give_back(some: Sequence[Job]) -> None:
+            reason = "The worker was stopped."
+            what = f"abandoning {counted(len(some), 'job')}"
+            await retry_forever(lambda: self._source.give_back(batch, some, reason, 0.0, counted=False), what)
+
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
                 try:
-                    async with asyncio.timeout(_STOP_SECONDS):
-                        await self._bench.give_back(underway.batch, jobs, "The worker was stopped.", 0.0)
-                except (HoldfastError, TimeoutError) as error:
-                    log.warning("activities of %s wait for their lock to expire: %s", underway.batch.queue, error)
+                    await give_back(jobs)
+                except InvalidRequest:
+                    # One of them is completed: the call that completed it was cancelled before its reply arrived.
+                    singly = await asyncio.gather(*(give_back([job]) for job in jobs), return_exceptions=True)
+                    for error in singly:
+                        if isinstance(error, BaseException) and not isinstance(error, InvalidRequest):
+                            raise error from None
+        except (HoldfastError, TimeoutError) as error:
+            log.warning(
+                "queue %s: activities were not abandoned; redelivered when their lock expires: %s",
+                *(batch.queue, message_of(error)),
+            )
 
 
 def _written(activity: Activity, result: Any) -> str:
@@ -361,15 +483,11 @@ def _written(activity: Activity, result: Any) -> str:
         raise
 
 
-async def _runs_on(underway: _Underway, seconds: float) -> bool:
-    """Whether anything of the batch still runs so many seconds later."""
+async def _runs_on(underway: InFlightBatch, seconds: float) -> bool:
+    """Returns whether a job of the batch still runs after ``seconds``."""
     if running := list(underway.running.values()):
         await asyncio.wait(running, timeout=seconds)
     return bool(underway.running)
-
-
-def _in_words(error: HoldfastError | TimeoutError) -> str:
-    return "there was no answer in time" if isinstance(error, TimeoutError) else str(error)
 
 
 def _failed(failure: Failure) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings
 
-from holdfast.orchestration.tasks import NumberedTask
+from holdfast.orchestration.loop.ordered_tasks import OrderedTask, OrderingLoop
+from holdfast.orchestration.loop.step_patches import begin_step, end_step
 from holdfast.runtime.simulated.loop import Deadlock, VirtualTimeLoop
 from properties.orchestrations.meaning import Boom, Run
 from properties.orchestrations.programs import EVENTS, MAILBOX
@@ -24,7 +25,7 @@ CANCELLED = "cancelled"
 SETTLED = 100
 
 
-class OrderedLoop(VirtualTimeLoop):
+class OrderedLoop(VirtualTimeLoop, OrderingLoop):
     """asyncio's own loop, but tasks are numbered: for sets of them, and for many more things, it promises no order."""
 
     def __init__(self) -> None:
@@ -36,11 +37,14 @@ class OrderedLoop(VirtualTimeLoop):
         self._numbers += 1
         return self._numbers
 
+    def live_tasks(self) -> list[asyncio.Task[Any]]:
+        return [task for task in self.tasks if not task.done()]
+
     def number_tasks(self) -> None:
         self.set_task_factory(self._numbered)
 
     def _numbered(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = NumberedTask(len(self.tasks) + 1, coro, loop=self, **options)
+        task: asyncio.Task[Any] = OrderedTask(coro, loop=self, **options)
         self.tasks.append(task)
         return task
 
@@ -127,6 +131,7 @@ def outcome_on_asyncio(program: Program) -> Any:
 
     loop = OrderedLoop()
     loop.set_exception_handler(lambda *_: None)
+    begin_step()
     try:
         return loop.run_until_complete(main())
     except Deadlock:
@@ -135,3 +140,4 @@ def outcome_on_asyncio(program: Program) -> Any:
         for task in asyncio.all_tasks(loop):
             _end(task)
         loop.close()
+        end_step()

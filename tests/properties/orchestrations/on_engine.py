@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json, to_json
 
 from holdfast import App, Retry
-from holdfast.orchestration.effects import CancelSubOrchestration, RunActivity, StartSubOrchestration
-from holdfast.orchestration.failures import Failure
-from holdfast.orchestration.history import OrchestrationCancelled, OrchestrationCompleted, load_event
-from holdfast.orchestration.instance import Instance, Status, Verdict
-from holdfast.orchestration.messages import (
+from holdfast.orchestration.core.effects import CancelSubOrchestration, RunActivity, StartSubOrchestration
+from holdfast.orchestration.core.failures import Failure
+from holdfast.orchestration.core.history import OrchestrationCancelled, OrchestrationCompleted, load_event
+from holdfast.orchestration.core.instance import Instance, Verdict
+from holdfast.orchestration.core.messages import (
     ActivityOutcome,
     Cancel,
     RaiseEvent,
@@ -29,8 +29,9 @@ from properties.orchestrations.programs import MAILBOX, Author
 
 if TYPE_CHECKING:
     from holdfast import Context
-    from holdfast.orchestration.history import Event
-    from holdfast.orchestration.messages import Message
+    from holdfast.orchestration.core.history import Event
+    from holdfast.orchestration.core.messages import Message
+    from holdfast.orchestration.status import Status
     from properties.orchestrations.programs import Call, Program
 
 app = App()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.source.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from holdfast.spark.archive import folder_of
-from holdfast.spark.pipeline import take
+from holdfast.spark.pipeline.pipeline import take
+from holdfast.spark.pipeline.series import folder_of
 from holdfast.spark.session import spark_session
 from page.browser import chromium
 from spark.pipeline.invented import AS_OF, Invented, ago, opened, started
 
 if TYPE_CHECKING:
-    from holdfast.spark.manifest import Manifest
+    from holdfast.spark.pipeline.manifest import Manifest
 
 ROOT = Path(__file__).parents[3]
 URL = "postgresql://holdfast@db.example.com/shop"

@@ -16,16 +16,16 @@ import pytest
 
 import holdfast.spark
 from holdfast.errors import ComponentFailed
-from holdfast.spark.audit import MOST_FINDINGS, audit, findings
-from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.pipeline.consistency import MOST_FINDINGS, audit, findings
 from holdfast.spark.session import suited_to
+from holdfast.spark.source.schemas import SCHEMAS
 from spark.pipeline.conftest import copy_of, run, url_of
 from spark.pipeline.invented import Invented, small_shop, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from holdfast.spark.audit import Check
+    from holdfast.spark.pipeline.consistency import Check
     from spark.pipeline.conftest import Moments
 
 
@@ -70,17 +70,19 @@ def test_each_fault_is_one_sentence(spark: SparkSession) -> None:
     shop.instance("short", "order", [started("order")], events=2)
     told = findings(audited(spark, shop))
     for sentence in (
-        "Queue mails, partition 0, does not add up: 3 waiting by its count, 1 stored.",
-        "Queue leaky, partition 0, does not add up: its locks hold 1, 2 items are locked.",
-        "Queue nowhere, partition 2, is not a queue, but 1 items and locks of 0 are stored for it.",
+        "Queue mails, partition 0, is inconsistent: 3 waiting by its count, 1 stored.",
+        "Queue leaky, partition 0, is inconsistent: its locks cover 1 items, but 2 are locked.",
+        "Queue nowhere, partition 2, does not exist, but 1 items and locks on 0 are stored for it.",
         "Item 0-0-0-7 of queue double, partition 0, is stored 2 times.",
         "Dead letter 0-0-0-1 of orders-deadletter came from 0-0-0-0 of orders, and is still stored there.",
-        "Dead letter 0-0-0-2 of orders-deadletter does not say where it came from.",
-        "Dead letter 0-0-0-0 of orders-deadletter came from 0-0-0-99 of orders, and so did 1 more: it was there once.",
+        "Dead letter 0-0-0-2 of orders-deadletter does not name its original item.",
+        "Dead letter 0-0-0-0 of orders-deadletter came from 0-0-0-99 of orders, and so did 1 more, "
+        "but there was one such item.",
         "The history of gap, execution 1, has a gap: of events 1 to 3, 1 are missing.",
-        "The history of twice, execution 1, has 2 answers to ActivityScheduled (event 2).",
-        "The history of unasked, execution 1, has ActivityCompleted (event 2) for event 9, which asked for nothing.",
-        "The history of mixed-up, execution 1, has TimerFired (event 3) as the answer to ActivityScheduled (event 2).",
+        "The history of twice, execution 1, has 2 completions of ActivityScheduled (event 2).",
+        "The history of unasked, execution 1, has ActivityCompleted (event 2) for event 9, which scheduled nothing.",
+        "The history of mixed-up, execution 1, has TimerFired (event 3) as the completion of "
+        "ActivityScheduled (event 2).",
         "The history of undead, execution 1, goes on to event 3 after it has ended with event 2.",
         "Instance undead is COMPLETED, but its history ends with ActivityScheduled.",
         "Instance says-it-runs is RUNNING, but its history ends with OrchestrationCompleted.",
@@ -111,10 +113,10 @@ def test_a_fault_in_the_store_is_exit_code_3(spark: SparkSession, moments: Momen
         store.execute("UPDATE state SET value = ? WHERE key = ?", (json.dumps(metadata), key))
     done = run("--url", url_of(broken), "--to", str(tmp_path / "series"), "--no-report")
     [sentence] = done.stderr.splitlines()
-    assert sentence.startswith("Does not add up: Queue search-index, partition 0, does not add up: ")
+    assert sentence.startswith("Check failed: Queue search-index, partition 0, is inconsistent: ")
     assert done.exit_code == 3
     [manifest] = tmp_path.glob("series/day=*/at=*/manifest.json")
-    assert json.loads(manifest.read_text("utf-8"))["findings"] == [sentence.removeprefix("Does not add up: ")]
+    assert json.loads(manifest.read_text("utf-8"))["findings"] == [sentence.removeprefix("Check failed: ")]
     assert not (manifest.parent / "report.html").exists()
 
 
@@ -128,7 +130,7 @@ def test_a_fault_in_the_store_is_exit_code_3(spark: SparkSession, moments: Momen
             "'metadata' is missing from the store",
         ),
         ("UPDATE state SET value = '{' WHERE key LIKE '%||search-index||metadata'", "cannot be read"),
-        ("UPDATE state SET value = '[]' WHERE key LIKE '%||OrchestrationActor||%||instance'", "cannot be counted"),
+        ("UPDATE state SET value = '[]' WHERE key LIKE '%||OrchestrationActor||%||instance'", "cannot be read"),
     ],
 )
 def test_what_cannot_be_read_does_not_add_up(
@@ -138,11 +140,11 @@ def test_what_cannot_be_read_does_not_add_up(
     with closing(sqlite3.connect(broken)) as store, store:
         assert store.execute(damage).rowcount > 0
     done = run("--url", url_of(broken), "--to", str(tmp_path / "series"), "--no-report", "--json")
-    found = [line for line in done.stderr.splitlines() if line.startswith("Does not add up: ")]
+    found = [line for line in done.stderr.splitlines() if line.startswith("Check failed: ")]
     assert found
     assert told in found[0]
     assert done.exit_code == 3
-    assert json.loads(done.stdout)["findings"] == [line.removeprefix("Does not add up: ") for line in found]
+    assert json.loads(done.stdout)["findings"] == [line.removeprefix("Check failed: ") for line in found]
 
 
 def test_a_file_that_is_damaged_is_said_to_be(spark: SparkSession, moments: Moments, tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_file_that_is_damaged_is_said_to_be(spark: SparkSession, moments: Mome
     with broken.open("r+b") as file:
         file.seek(8192)
         file.write(b"\x00" * (broken.stat().st_size - 8192))
-    with pytest.raises(ComponentFailed, match=r"^The copy \S+ cannot be read: database disk image is malformed\.$"):
+    with pytest.raises(ComponentFailed, match=r"^The copy .+ cannot be read: database disk image is malformed\.$"):
         run("--url", url_of(broken), "--to", str(tmp_path / "series"))
     assert list(tmp_path.rglob("day=*")) == []
 

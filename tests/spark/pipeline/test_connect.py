@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.local import ChildProcess
 from holdfast.local.ports import free_port
+from holdfast.spark.interpreter import python_variables
 from spark.pipeline.conftest import url_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ async def remote(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]
         "spark-internal",
     ]
     # What tells PySpark that it is a part of a session would make another session of it.
-    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_GATEWAY_PORT": ""}
+    own = {**python_variables(), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_GATEWAY_PORT": ""}
     server = ChildProcess("connect", command, log=folder / "connect.log", folder=folder, environment=own)
 
     async def has_started() -> bool:

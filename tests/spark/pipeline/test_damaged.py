@@ -17,11 +17,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.cli.main import cli
 from holdfast.errors import SettingsError
-from holdfast.spark.archive import LATEST, Kept, earlier_one, folder_of, kept_in
-from holdfast.spark.manifest import FILE, Extent, Manifest
-from holdfast.spark.pipeline import Taken
+from holdfast.spark.pipeline.manifest import FILE, Extent, Manifest
+from holdfast.spark.pipeline.pipeline import Taken
+from holdfast.spark.pipeline.series import LATEST, StoredSnapshot, earlier_one, folder_of, kept_in
 from holdfast.spark.report.overview import audited
-from holdfast.spark.schemas import SCHEMAS
+from holdfast.spark.source.schemas import SCHEMAS
 from spark.pipeline.invented import ago
 from spark.written import write
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def keep(root: Path, as_of: datetime) -> Kept:
+def keep(root: Path, as_of: datetime) -> StoredSnapshot:
     """A snapshot of nothing, as Spark would have written it."""
     folder = folder_of(root, as_of)
     extents = {}
@@ -42,7 +42,7 @@ def keep(root: Path, as_of: datetime) -> Kept:
         extents[name] = Extent(rows=0, bytes=file.stat().st_size, files=1)
     manifest = Manifest(as_of, "0", "sqlite:///a.db", None, None, 1.0, extents, {}, [], [], [])
     manifest.write(folder)
-    return Kept(folder, manifest)
+    return StoredSnapshot(folder, manifest)
 
 
 def no_items(folder: Path) -> str:
@@ -69,14 +69,14 @@ def cut_short(folder: Path) -> str:
 
 def nothing_told(folder: Path) -> str:
     _rewrite(folder, tables={})
-    return "is damaged: its manifest has nothing of queues, items, locks, "
+    return "is damaged: its manifest lacks queues, items, locks, "
 
 
 def one_not_told(folder: Path) -> str:
     told = json.loads((folder / FILE).read_text())["tables"]
     del told["dead_letters"]
     _rewrite(folder, tables=told)
-    return "is damaged: its manifest has nothing of dead_letters."
+    return "is damaged: its manifest lacks dead_letters."
 
 
 def _rewrite(folder: Path, **changes: Any) -> None:
@@ -92,7 +92,7 @@ def test_the_latest_is_the_latest_that_is_whole(tmp_path: Path, damage: Callable
     warnings: list[str] = []
     assert earlier_one(tmp_path, LATEST, kept_in(tmp_path, warnings.append), subject, pytest.fail) == whole
     [warning] = warnings
-    assert warning.startswith(f"Passed over: {sentence}")
+    assert warning.startswith(f"Skipped: {sentence}")
     with pytest.raises(SettingsError, match=re.escape(sentence)):
         earlier_one(tmp_path, str(damaged.folder), [], subject, pytest.fail)
 
@@ -106,17 +106,18 @@ def test_rows_of_no_actor_are_told_as_such(
     assert "<td>no actor</td>" in audited([], manifest)
     monkeypatch.setattr("holdfast.spark.session.spark_session", lambda **where: nullcontext())
     monkeypatch.setattr(
-        "holdfast.spark.pipeline.take", lambda *of, **how: Taken(Kept(kept.folder, manifest), None, None)
+        "holdfast.spark.pipeline.pipeline.take",
+        lambda *of, **how: Taken(StoredSnapshot(kept.folder, manifest), None, None),
     )
     write(tmp_path / "state.db", {})
     cli.main(
         ["snapshot", "--url", f"sqlite://{tmp_path}/state.db", "--to", str(tmp_path / "series")], standalone_mode=False
     )
-    assert capsys.readouterr().err == "Passed over: 2 of no actor: foreign\n"
+    assert capsys.readouterr().err == "Skipped: 2 of no actor: foreign\n"
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"version": "1"}', '{"version": true}', '{"version": null}'])
 def test_what_is_no_manifest_is_told_as_such(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(SettingsError, match="is not the manifest of a snapshot: it does not say which version"):
-        Kept.read(tmp_path)
+    with pytest.raises(SettingsError, match="is not the manifest of a snapshot: it has no version number"):
+        StoredSnapshot.read(tmp_path)

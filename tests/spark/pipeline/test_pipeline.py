@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 import holdfast.spark
 from holdfast.errors import SettingsError
-from holdfast.spark.archive import series
-from holdfast.spark.pipeline import take
+from holdfast.spark.pipeline.pipeline import take
+from holdfast.spark.pipeline.series import series
 from spark.pipeline.conftest import url_of
 from spark.pipeline.invented import AS_OF
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.spark.pipeline import Work
+    from holdfast.spark.pipeline.pipeline import Work
     from spark.pipeline.conftest import Kept
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import expect
 
-from holdfast.spark.figures import figures
-from holdfast.spark.manifest import Manifest
+from holdfast.spark.pipeline.manifest import Manifest
 from holdfast.spark.report import render
-from holdfast.spark.report.markup import element, text
+from holdfast.spark.report.html import element, text
 from holdfast.spark.session import suited_to
+from holdfast.spark.statistics import figures
 from page.browser import chromium
 from spark.pipeline.invented import AS_OF, Invented, ago, started
 from spark.pipeline.shop import HTML
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 TITLES = {
     *("Depth by queue and priority", "How long items have been waiting", "Waiting, delayed, locked"),
-    *("Locks about to expire", "Redeliveries", "Dead letters by reason", "The latest dead letters"),
-    *("Instances by status", "How long orchestrations take", "How long activities take"),
-    *("How long events are waited for", "The slowest instances", "The instance that failed last"),
-    *("Queues", "Orchestrations", "What must hold"),
+    *("Locks about to expire", "Redeliveries", "Dead letters by reason", "Latest dead letters"),
+    *("Instances by status", "Orchestration durations", "Activity durations"),
+    *("Event wait times", "Slowest instances", "Last failed instance"),
+    *("Queues", "Orchestrations", "Consistency checks"),
 }
 
 
@@ -54,7 +54,7 @@ async def test_the_report_in_a_browser(kept: Kept, width: int) -> None:
         await page.goto(report)
         assert await page.locator("h3").count() >= len(TITLES)
         assert set(await page.locator("h3").all_text_contents()) >= TITLES
-        await expect(page.locator(".verdict")).to_contain_text("It adds up.")
+        await expect(page.locator(".verdict")).to_contain_text("Checks passed.")
         await expect(page.locator(".tiles")).to_contain_text("Instances failed2")
         # Both as a dead letter's reason and in a title that is shown when it is pointed at.
         await expect(page.locator("main")).to_contain_text(f"no such address: {HTML}")

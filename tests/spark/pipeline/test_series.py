@@ -12,9 +12,9 @@ import pytest
 from examples import questions
 
 from holdfast.errors import SettingsError
-from holdfast.spark.archive import earlier_one, folder_of, series
-from holdfast.spark.manifest import FILE, Manifest, Subject
-from holdfast.spark.pipeline import take
+from holdfast.spark.pipeline.manifest import FILE, Manifest, Subject
+from holdfast.spark.pipeline.pipeline import take
+from holdfast.spark.pipeline.series import earlier_one, folder_of, series
 from holdfast.spark.session import suited_to
 from spark.pipeline.conftest import copy_of, run
 from spark.pipeline.invented import AS_OF, Invented, ago, opened, small_shop, started
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from holdfast.spark.archive import Kept
+    from holdfast.spark.pipeline.series import StoredSnapshot
     from spark.pipeline.conftest import Moments
 
 URL = "postgresql://ann:s3cret@one:5432,[::1]:5433/shop?sslpassword=s3cret"
@@ -45,9 +45,9 @@ class Three:
     """A shop, a tenant of it alone, and later the shop again, where all is done and another tenant has come."""
 
     root: Path
-    shop: Kept
-    tenant: Kept
-    later: Kept
+    shop: StoredSnapshot
+    tenant: StoredSnapshot
+    later: StoredSnapshot
     warnings: list[str]
     report: str
 
@@ -78,7 +78,7 @@ def answer(spark: SparkSession, place: Path, question: str) -> list[dict[str, An
 
 def test_what_cannot_be_read_is_passed_over(spark: SparkSession, three: Three) -> None:
     assert len(three.warnings) == len(UNREADABLE)
-    assert all(warning.startswith(f"Passed over: {three.root}") for warning in three.warnings)
+    assert all(warning.startswith(f"Skipped: {three.root}") for warning in three.warnings)
     assert [kept.folder for kept in series(spark, three.root).snapshots] == [
         kept.folder for kept in (three.shop, three.tenant, three.later)
     ]

@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json, to_json
 
-from holdfast.orchestration import history
-from holdfast.orchestration.effects import RunActivity
-from holdfast.orchestration.failures import Failure
-from holdfast.orchestration.history import load_event
-from holdfast.orchestration.instance import Instance, Status, Verdict
-from holdfast.orchestration.limits import DEFAULT_LIMITS, Limits
-from holdfast.orchestration.messages import ActivityOutcome, RaiseEvent, Start, SubOrchestrationOutcome
+from holdfast.orchestration.core import history
+from holdfast.orchestration.core.effects import RunActivity
+from holdfast.orchestration.core.event_ids import EventIds
+from holdfast.orchestration.core.failures import Failure
+from holdfast.orchestration.core.history import load_event
+from holdfast.orchestration.core.instance import Instance, Verdict
+from holdfast.orchestration.core.limits import DEFAULT_LIMITS, Limits
+from holdfast.orchestration.core.messages import ActivityOutcome, RaiseEvent, Start, SubOrchestrationOutcome
+from holdfast.orchestration.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast import App
-    from holdfast.orchestration.effects import Effect
-    from holdfast.orchestration.history import Event
-    from holdfast.orchestration.instance import Reply
-    from holdfast.orchestration.messages import Message
+    from holdfast.orchestration.core.effects import Effect
+    from holdfast.orchestration.core.history import Event
+    from holdfast.orchestration.core.instance import Reply
+    from holdfast.orchestration.core.messages import Message
 
 BEGINNING = 1_800_000_000.0
 
@@ -38,6 +40,7 @@ class Driver:
         #: Of all executions.
         self.events: list[Event] = []
         self.effects: list[Effect] = []
+        self._event_ids: list[str] = []
         self._limits = limits
         self.instance = Instance(app.registry, instance_id, self._limits)
 
@@ -70,6 +73,7 @@ class Driver:
         delivery = self.instance.deliver(messages, self.now)
         self.events += delivery.events
         self.effects += delivery.effects
+        self._event_ids += self.instance.take_event_ids()
         if self.cold:
             self.rebuild()
         return delivery.replies
@@ -79,7 +83,10 @@ class Driver:
         self.app = app or self.app
         self.instance.close()
         kept = [load_event(from_json(to_json(event.dump()))) for event in self.history]
-        self.instance = Instance.restore(self.app.registry, self.instance.instance_id, kept, self._limits)
+        ids = EventIds(self._event_ids)
+        self.instance = Instance.restore(
+            self.app.registry, self.instance.instance_id, kept, self._limits, event_ids=ids
+        )
 
     def start(self, name: str, given: Any = None, version: str | None = None) -> Reply:
         [reply] = self.deliver(Start(name=name, input=_text(given), seed="seed", version=version))

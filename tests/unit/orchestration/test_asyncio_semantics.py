@@ -314,12 +314,12 @@ async def a_semaphore_lets_two_in(trace: Trace) -> None:
 @snippet
 async def a_condition(trace: Trace) -> None:
     condition = asyncio.Condition()
-    stock: list[int] = []
+    store: list[int] = []
 
     async def taking(name: str) -> None:
         async with condition:
-            await condition.wait_for(lambda: bool(stock))
-            trace(name, stock.pop())
+            await condition.wait_for(lambda: bool(store))
+            trace(name, store.pop())
 
     async with asyncio.TaskGroup() as group:
         for name in "ab":
@@ -327,7 +327,7 @@ async def a_condition(trace: Trace) -> None:
         for number in range(2):
             await asyncio.sleep(1)
             async with condition:
-                stock.append(number)
+                store.append(number)
                 condition.notify()
 
 

@@ -9,15 +9,18 @@ from uuid import UUID
 import pytest
 
 from holdfast.errors import SubOrchestrationFailed
-from holdfast.orchestration.effects import CancelSubOrchestration, StartSubOrchestration, TellParent
-from holdfast.orchestration.failures import Failure
-from holdfast.orchestration.instance import Verdict
-from holdfast.orchestration.messages import Start
-from holdfast.orchestration.records import Parent
+from holdfast.orchestration.core.effects import CancelSubOrchestration, NotifyParent, StartSubOrchestration
+from holdfast.orchestration.core.failures import Failure
+from holdfast.orchestration.core.instance import Verdict
+from holdfast.orchestration.core.json_records import Parent
+from holdfast.orchestration.core.messages import Start
 from unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from holdfast import App, Context
+
+# Of the instance p, whose seed is "seed".
+CHILD = "p:19b25856e1c1.1"
 
 
 def test_sub_orchestrations(app: App, cold: bool) -> None:
@@ -40,13 +43,13 @@ def test_sub_orchestrations(app: App, cold: bool) -> None:
     driver.complete_sub(first.seq, 10)
     assert driver.complete_sub(detached.seq, 0) is Verdict.DUPLICATE
     driver.complete_sub(second.seq, 20)
-    assert driver.output == ["odd", "p:e306.1.1", 10, 20]
+    assert driver.output == ["odd", f"{CHILD}.1", 10, 20]
     starts = [effect for effect in driver.effects if isinstance(effect, StartSubOrchestration)]
     assert [(start.instance_id, start.input, start.version, start.parent) for start in starts] == [
-        ("failing", "3", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=2)),
-        ("p:e306.1.1", "4", "1", None),
-        ("p:e306.1.2", "1", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=first.seq)),
-        ("p:e306.1.3", "2", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=second.seq)),
+        ("failing", "3", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=2, incarnation="seed")),
+        (f"{CHILD}.1", "4", "1", None),
+        (f"{CHILD}.2", "1", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=first.seq, incarnation="seed")),
+        (f"{CHILD}.3", "2", "1", Parent(instance_id="p", execution_id=1, scheduled_seq=second.seq, incarnation="seed")),
     ]
 
 
@@ -78,7 +81,12 @@ def test_a_child_that_is_no_longer_wanted_is_cancelled(app: App, cold: bool) -> 
     driver.start("parent")
     driver.wait()
     assert driver.output == "gave up"
-    assert driver.effects[1:] == [CancelSubOrchestration(instance_id="slow")]
+    [start, cancel] = driver.effects
+    assert isinstance(start, StartSubOrchestration)
+    assert isinstance(cancel, CancelSubOrchestration)
+    # The child knows its parent by the first, and compares it with the second.
+    assert start.parent is not None
+    assert (cancel.instance_id, cancel.parent, cancel.parent.incarnation) == ("slow", start.parent, "seed")
 
 
 @pytest.mark.parametrize("how", ["completed", "failed", "cancelled"])
@@ -98,7 +106,7 @@ def test_a_parent_is_told_how_it_ended(app: App, how: str, cold: bool) -> None:
     assert driver.effects == []
     driver.wait()
     [told] = driver.effects
-    assert isinstance(told, TellParent)
+    assert isinstance(told, NotifyParent)
     assert told.parent == parent
     if how == "completed":
         assert (told.result, told.error) == ("5", None)

@@ -16,9 +16,10 @@ from pydantic import BaseModel, Field
 from holdfast import App
 from holdfast import Context as PublicContext
 from holdfast.errors import ActivityFailed
-from holdfast.orchestration.effects import RunActivity
-from holdfast.orchestration.instance import Status, Verdict
-from holdfast.orchestration.messages import Start
+from holdfast.orchestration.core.effects import RunActivity
+from holdfast.orchestration.core.instance import Verdict
+from holdfast.orchestration.core.messages import Start
+from holdfast.orchestration.status import Status
 from unit.orchestration.driver import BEGINNING, Driver
 
 if TYPE_CHECKING:
@@ -398,7 +399,7 @@ def test_an_error_that_cannot_be_told_is_still_one(app: App) -> None:
     async def failing(ctx: Context, half: bool) -> None:
         raise ValueError("half a pair: \ud83d") if half else Unspeakable
 
-    for half, said in ((True, "half a pair: ?"), (False, "cannot be told")):
+    for half, said in ((True, "half a pair: ?"), (False, "cannot be read")):
         driver = Driver(app)
         driver.start("failing", half)
         driver.rebuild()

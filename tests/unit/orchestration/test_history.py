@@ -9,11 +9,12 @@ import pytest
 from pydantic_core import from_json, to_json
 
 from holdfast import App
-from holdfast.orchestration import history
-from holdfast.orchestration.effects import load_effect
-from holdfast.orchestration.failures import Failure
-from holdfast.orchestration.history import load_event
-from holdfast.orchestration.messages import (
+from holdfast.orchestration.core import history
+from holdfast.orchestration.core.effects import load_effect
+from holdfast.orchestration.core.failures import Failure
+from holdfast.orchestration.core.history import load_event
+from holdfast.orchestration.core.json_records import Parent
+from holdfast.orchestration.core.messages import (
     ActivityOutcome,
     Cancel,
     RaiseEvent,
@@ -23,7 +24,6 @@ from holdfast.orchestration.messages import (
     Suspend,
     load_message,
 )
-from holdfast.orchestration.records import Parent
 from unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
@@ -98,5 +98,5 @@ def test_every_message_comes_back_as_it_was() -> None:
     "wrong", [{}, {"type": "Nonsense"}, {"type": "TimerFired", "seq": 1}, {"type": "TimerFired", "x": 1}]
 )
 def test_what_is_no_event_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="record is invalid"):
         load_event(wrong)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import gc
 import logging
 import os
@@ -12,11 +14,13 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from holdfast import App
 from holdfast.errors import NotInOrchestrations
-from holdfast.orchestration.instance import Status
+from holdfast.orchestration.status import Status
 from unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
@@ -103,7 +107,17 @@ OUTSIDE: dict[str, Callable[[], Any]] = {
     "a shell": lambda: asyncio.create_subprocess_shell("true"),
     "a signal": lambda: asyncio.get_running_loop().add_signal_handler(10, print),
     "a reader": lambda: asyncio.get_running_loop().add_reader(0, print),
+    "a thread of anyio": lambda: anyio.to_thread.run_sync(REACHED.append, 1),
+    "a thread of anyio with a limiter": lambda: anyio.to_thread.run_sync(
+        REACHED.append, 1, limiter=anyio.CapacityLimiter(1)
+    ),
+    "a path of anyio": lambda: anyio.Path("/").exists(),
+    "a file of anyio": lambda: anyio.open_file("/dev/null"),
+    "a process of anyio": lambda: anyio.run_process("true"),
+    "a future of an executor": lambda: asyncio.wrap_future(concurrent.futures.Future()),
 }
+#: What ran although it was refused.
+REACHED: list[int] = []
 
 
 @pytest.mark.parametrize("outside", OUTSIDE)
@@ -117,15 +131,53 @@ def test_nothing_outside_can_be_reached(outside: str) -> None:
     driver.start("orchestration")
     assert driver.error.type == "NotInOrchestrations"
     assert "in an activity" in driver.error.message
+    assert REACHED == []
 
 
-def test_the_loop_cannot_be_changed() -> None:
+async def test_threads_of_anyio_work_elsewhere_also_after_a_step() -> None:
     async def body(ctx: Context) -> None:
-        asyncio.get_running_loop().stop()
+        with contextlib.suppress(NotInOrchestrations):
+            await anyio.to_thread.run_sync(threading.get_ident)
+        await asyncio.sleep(1)
 
     driver = Driver(an_app(body))
     driver.start("orchestration")
-    assert "belongs to Holdfast" in driver.error.message
+    assert await anyio.to_thread.run_sync(threading.get_ident) != threading.get_ident()
+    driver.run()
+
+
+def test_anyio_otherwise_works(cold: bool) -> None:
+    async def body(ctx: Context) -> list[str]:
+        seen: list[str] = []
+
+        async def child(name: str, seconds: float) -> None:
+            await anyio.sleep(seconds)
+            seen.append(name)
+
+        with anyio.move_on_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(child, "slow", 9)
+                group.start_soon(child, "b", 2)
+                group.start_soon(child, "a", 1)
+        return seen
+
+    driver = Driver(an_app(body), cold=cold)
+    driver.start("orchestration")
+    assert driver.run() == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["stop", "close", "run_forever", "shutdown_asyncgens"])
+def test_the_loop_cannot_be_changed(name: str) -> None:
+    async def body(ctx: Context) -> str:
+        with pytest.raises(NotInOrchestrations, match="belongs to Holdfast"):
+            getattr(asyncio.get_running_loop(), name)()
+        # And nothing has been changed.
+        await asyncio.sleep(1)
+        return "done"
+
+    driver = Driver(an_app(body))
+    driver.start("orchestration")
+    assert driver.run() == "done"
 
 
 def test_what_belongs_to_an_orchestration_cannot_be_used_from_outside() -> None:

@@ -10,10 +10,11 @@ from pydantic import BaseModel
 
 from holdfast import App
 from holdfast.errors import InvalidRequest, NotFound, OrchestrationEnded, UnknownOrchestration
-from holdfast.orchestration import history
-from holdfast.orchestration.effects import RunActivity
-from holdfast.orchestration.instance import Status, Verdict
-from holdfast.orchestration.messages import ActivityOutcome, Cancel, RaiseEvent, Resume, Start, Suspend
+from holdfast.orchestration.core import history
+from holdfast.orchestration.core.effects import RunActivity
+from holdfast.orchestration.core.instance import Verdict
+from holdfast.orchestration.core.messages import ActivityOutcome, Cancel, RaiseEvent, Resume, Start, Suspend
+from holdfast.orchestration.status import Status
 from unit.orchestration.driver import BEGINNING, Driver
 
 if TYPE_CHECKING:
@@ -192,8 +193,7 @@ def test_a_clock_that_is_put_back_does_not_put_back_the_history(driver: Driver) 
     driver.complete(2, "paid")
     driver.raise_event("approved", "x")
     assert [event.timestamp for event in driver.history] == [BEGINNING] * 6
-    driver.now = BEGINNING + 9
-    driver.deliver()
+    driver.pass_time(9)
     assert driver.status is Status.RUNNING
 
 

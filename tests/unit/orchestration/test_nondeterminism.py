@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import App
-from holdfast.errors import NonDeterminism, UnknownOrchestration
-from holdfast.orchestration.effects import CancelActivity, CancelSubOrchestration, TellParent
-from holdfast.orchestration.instance import Instance, Status
-from holdfast.orchestration.messages import Start
-from holdfast.orchestration.records import Parent
-from holdfast.orchestration.verification import verify_history
+from holdfast.errors import NonDeterminism
+from holdfast.orchestration.core.effects import CancelActivity, CancelSubOrchestration, NotifyParent
+from holdfast.orchestration.core.instance import Blocked
+from holdfast.orchestration.core.json_records import Parent
+from holdfast.orchestration.core.limits import Limits
+from holdfast.orchestration.core.messages import Start
+from holdfast.orchestration.core.outcome import cancelled_without_code
+from holdfast.orchestration.core.replayer import verify_history
+from holdfast.orchestration.status import Status
 from unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
@@ -55,11 +58,6 @@ async def another_activity_in_gather(ctx: Context) -> None:
         ctx.call("x"),
         asyncio.sleep(10),
     )
-
-
-async def another_order(ctx: Context) -> None:
-    await ctx.call("a")
-    await asyncio.gather(asyncio.sleep(10), ctx.call("b"))
 
 
 async def one_call_less(ctx: Context) -> None:
@@ -103,12 +101,18 @@ def _line(body: Body, text: str) -> str:
     raise AssertionError(text)
 
 
+def blocked(driver: Driver, app: App | None = None) -> dict[str, Any]:
+    """Why the instance cannot be brought back with this app."""
+    with pytest.raises(Blocked) as blocked:
+        driver.rebuild(app)
+    return blocked.value.reason
+
+
 @pytest.mark.parametrize(
     ("after", "expected", "found", "line"),
     [
         (another_activity, "event 2, ActivityScheduled (a)", "ActivityScheduled (x)", 'ctx.call("x")'),
         (another_activity_in_gather, "event 4, ActivityScheduled (b)", "ActivityScheduled (x)", 'ctx.call("x")'),
-        (another_order, "event 4, ActivityScheduled (b)", "TimerCreated", "await asyncio.gather"),
         (one_call_less, "event 5, TimerCreated", "nothing: it waits", 'await ctx.call("b")'),
         (one_call_more, "event 6, ActivityCompleted", "ActivityScheduled (c)", 'ctx.call("c")'),
         (another_event, "event 8, EventSubscribed (word)", "EventSubscribed (other)", 'ctx.event("other")'),
@@ -124,18 +128,20 @@ def test_the_error_shows_the_step_and_the_line(after: Body, expected: str, found
     driver.complete(2)
     driver.complete(4)
     driver.wait()
-    driver.rebuild(an_app(after))
-    events = len(driver.events)
-    assert driver.instance.next_moment is not None
-    driver.deliver()
-    assert driver.error.kind == "non_determinism"
-    assert driver.error.type == "NonDeterminism"
-    assert f"The history has: {expected}" in driver.error.message
-    assert f"The code does: {found}" in driver.error.message
-    if line is not None:
-        assert _line(after, line) in driver.error.message
-    assert len(driver.events) == events + 1
-    assert driver.events[-1].seq == events + 1
+    reason = blocked(driver, an_app(after))
+    assert reason["kind"] == "non_determinism"
+    assert reason["expected"].startswith(expected)
+    assert reason["found"].startswith(found)
+    assert reason["message"] == (
+        "The code does not do what its history says it did. Code that runs on old histories must make the same calls "
+        "at the same steps; give changed code a new version."
+    )
+    assert reason["line"] is None if line is None else _line(after, line) in reason["line"]
+    with pytest.raises(NonDeterminism) as raised:
+        verify_history(an_app(after).registry, "test", driver.history)
+    # A test that replays a history shows nothing else.
+    assert f"The history has: {reason['expected']}. The code does: {reason['found']}." in str(raised.value)
+    assert line is None or reason["line"] in str(raised.value)
 
 
 def test_the_same_code_fits() -> None:
@@ -172,7 +178,7 @@ def test_a_recorded_history_is_held_against_the_code_to_its_end() -> None:
         verify_history(an_app(before).registry, "test", driver.history[1:])
 
 
-def test_what_it_left_open_is_called_off_and_its_parent_told() -> None:
+def test_what_it_left_open_is_called_off_without_its_code_and_its_parent_told() -> None:
     async def first(ctx: Context) -> None:
         await asyncio.gather(ctx.call("done"), ctx.call("open"), ctx.sub("child", instance_id="c"))
 
@@ -180,12 +186,12 @@ def test_what_it_left_open_is_called_off_and_its_parent_told() -> None:
     driver = Driver(an_app(first))
     driver.deliver(Start(name="orchestration", input="null", seed="", parent=parent))
     driver.complete(2)
-    driver.effects.clear()
-    driver.rebuild(an_app(another_activity))
-    driver.deliver()
-    assert driver.status is Status.FAILED
-    assert [type(effect) for effect in driver.effects] == [CancelActivity, CancelSubOrchestration, TellParent]
-    assert driver.effects[1] == CancelSubOrchestration(instance_id="c")
+    events, effects = cancelled_without_code("test", driver.history, "no code", driver.now)
+    assert [event.seq for event in events] == [6 + number for number in range(2)]
+    assert [event.type for event in events] == ["CancelRequested", "OrchestrationCancelled"]
+    assert [type(effect) for effect in effects] == [CancelActivity, CancelSubOrchestration, NotifyParent]
+    itself = Parent(instance_id="test", execution_id=1, scheduled_seq=4, incarnation="")
+    assert effects[1] == CancelSubOrchestration(instance_id="c", parent=itself, reason="no code")
 
 
 def test_time_of_the_machine_is_found_out() -> None:
@@ -198,18 +204,18 @@ def test_time_of_the_machine_is_found_out() -> None:
 
     driver = Driver(an_app(careless))
     driver.start("orchestration")
-    driver.rebuild()
-    driver.deliver()
-    assert "ActivityScheduled (even)" in driver.error.message
-    assert "ActivityScheduled (odd)" in driver.error.message
+    reason = blocked(driver)
+    assert "ActivityScheduled (even)" in reason["expected"]
+    assert "ActivityScheduled (odd)" in reason["found"]
 
 
 def test_code_that_is_not_here_does_not_fail_the_instance() -> None:
     driver = Driver(an_app(before))
     driver.start("orchestration")
     for app in (App(), an_app(before, version="2")):
-        with pytest.raises(UnknownOrchestration):
-            Instance.restore(app.registry, "test", driver.history)
+        reason = blocked(driver, app)
+        assert reason["kind"] == "missing_orchestration"
+        assert "orchestration" in reason["message"]
 
 
 def test_an_instance_goes_on_with_the_version_it_began_with() -> None:
@@ -237,3 +243,48 @@ def test_what_has_ended_needs_no_code() -> None:
     driver.complete(2)
     driver.rebuild(App())
     assert driver.output == "early"
+
+
+def spins(ctx: Context) -> None:
+    while True:
+        len(ctx.instance_id)
+
+
+async def runs_on(ctx: Context) -> None:
+    spins(ctx)
+
+
+def naps() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+async def blocks_its_process(ctx: Context) -> None:
+    naps()
+
+
+async def takes_steps(ctx: Context) -> None:
+    while True:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("after", "limits", "body", "text"),
+    [
+        (runs_on, Limits(seconds=0.3), spins, "len(ctx.instance_id)"),
+        (blocks_its_process, Limits(blocked_seconds=0.3), naps, "time.sleep(0.01)"),
+        (takes_steps, Limits(callbacks=1000), takes_steps, "await asyncio.sleep(0)"),
+    ],
+    ids=["runs", "blocks", "steps"],
+)
+def test_code_that_never_yields_on_replay_is_shown_with_its_line(
+    after: Body, limits: Limits, body: Any, text: str
+) -> None:
+    driver = Driver(an_app(before), limits=limits)
+    driver.start("orchestration")
+    reason = blocked(driver, an_app(after))
+    assert (reason["kind"], reason["expected"], reason["found"]) == ("never_yields", None, None)
+    found = reason["line"]
+    # Of a loop of two lines, the one or the other.
+    assert f", in {body.__name__}: " in found
+    assert text in found or "while True:" in found

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import App
-from holdfast.orchestration.history import load_event
-from holdfast.orchestration.instance import Instance
-from holdfast.orchestration.verification import verify_history
+from holdfast.orchestration.core.history import load_event
+from holdfast.orchestration.core.instance import Instance
+from holdfast.orchestration.core.replayer import verify_history
 from holdfast.runtime.simulated.loop import VirtualTimeLoop
 from unit.orchestration.driver import Driver
 from unit.orchestration.orders import app

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast import App, Retry
 from holdfast.errors import NonRetryable
-from holdfast.orchestration.effects import RunActivity
-from holdfast.orchestration.failures import Failure
-from holdfast.orchestration.instance import Status
+from holdfast.orchestration.core.effects import RunActivity
+from holdfast.orchestration.core.failures import Failure
+from holdfast.orchestration.status import Status
 from unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:

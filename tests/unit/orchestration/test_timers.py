@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from holdfast.orchestration.timers import Timers
+from holdfast.orchestration.core.timers import Timers
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The Dapr host: the same actors beside a real daprd, which spreads them over many machines."""
+"""The Dapr host: the same actors behind a real daprd, which distributes them over many machines."""
 
 from __future__ import annotations
 

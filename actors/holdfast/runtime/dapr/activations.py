@@ -1,8 +1,8 @@
-"""The actors that are in memory, how long they stay there, and the timers that go with them.
+"""The actors in memory: when they are deactivated, and which of their timers are valid.
 
-daprd has an idle time-out and timers of its own, but it (1.18.2) counts idleness from the beginning of the last call
-and breaks off a call that lasts longer, and its timers outlive the actor's memory and even the app. So both are kept
-here: daprd gets a longer time-out, and a timer that belongs to an earlier life of its actor is not fired.
+daprd has an idle time-out and timers of its own, but it (1.18.2) measures idleness from the start of the last call and
+interrupts a call that lasts longer, and its timers outlive the actor's activation and even the app. So both are handled
+here: daprd gets a longer time-out, and a timer of an earlier activation is not fired.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _AT_A_TIME = 256
 
 
 class Activations:
-    """``managers`` are the SDK's, by type of actor."""
+    """Tracks active actors. ``managers`` are the SDK's, by actor type."""
 
     def __init__(self, managers: Mapping[str, ActorManager], idle_timeout: float) -> None:
         self._managers = managers
         self._idle_timeout = idle_timeout
-        # Since when each actor has had nothing to do, oldest first.
+        # When each idle actor ended its last call, oldest first.
         self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
         self._leaving: dict[ActorAddress, asyncio.Event] = {}
         self._lives: dict[ActorAddress, str] = {}
@@ -53,20 +53,20 @@ class Activations:
         return {kind: len(manager._active_actors) for kind, manager in self._managers.items()}
 
     async def wanted(self, address: ActorAddress) -> None:
-        """A call begins: the actor stays. One that is on its way out leaves first."""
+        """Keeps the actor in memory for a call that begins; waits for a deactivation that is under way."""
         self._idle.pop(address, None)
         if (left := self._leaving.get(address)) is not None:
             await left.wait()
 
     def released(self, address: ActorAddress) -> None:
-        """Its last call has ended."""
+        """Marks the actor as idle after its last call."""
         self._idle[address] = asyncio.get_running_loop().time()
         if self._sweeper is None and not self._ended:
-            # Not as part of the call that happens to be the first.
+            # A separate context: the task is not a part of the call that started it.
             self._sweeper = asyncio.create_task(self._sweep(), context=contextvars.Context())
 
     async def drop(self, address: ActorAddress) -> None:
-        """The actor leaves memory."""
+        """Deactivates the actor."""
         self._idle.pop(address, None)
         self._lives.pop(address, None)
         manager = self._managers.get(address.type)
@@ -77,8 +77,8 @@ class Activations:
             async with asyncio.timeout(_SECONDS_TO_LEAVE):
                 await manager.deactivate_actor(ActorId(address.id))
         except Exception:
-            # An actor's own clean-up code failed; it is gone all the same.
-            log.exception("deactivating %s %s", address.type, address.id)
+            # The actor's own clean-up code failed; the actor is deactivated all the same.
+            log.exception("%s %s: deactivation failed", address.type, address.id)
         finally:
             del self._leaving[address]
             left.set()
@@ -90,14 +90,14 @@ class Activations:
                 await asyncio.sleep(0)
 
     def life(self, address: ActorAddress) -> str:
-        """A name for the actor's present life: what belongs to it can be told from what a former one left."""
+        """Returns the id of the actor's current activation, which distinguishes it from earlier ones."""
         return self._lives.setdefault(address, uuid4().hex)
 
     def is_alive(self, address: ActorAddress, life: str) -> bool:
         return self._lives.get(address) == life
 
     async def end(self) -> None:
-        """No actor leaves any more."""
+        """Stops deactivating idle actors."""
         self._ended = True
         sweeper, self._sweeper = self._sweeper, None
         if sweeper is not None:

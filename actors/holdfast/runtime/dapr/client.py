@@ -1,4 +1,4 @@
-"""Actors' window on the world where daprd is their host."""
+"""The host client of actors behind daprd."""
 
 from __future__ import annotations
 
@@ -10,33 +10,37 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from holdfast.errors import InvalidRequest, Unavailable
-from holdfast.identity import check_actor_id
+from holdfast.errors import ActorMoved, InvalidRequest, SaveUnanswered, Unavailable
+from holdfast.names import check_actor_id
 from holdfast.runtime.contract import ActorAddress, HostClient, StateChange
-from holdfast.runtime.dapr.answers import refusal
-from holdfast.runtime.dapr.calls import revoked
+from holdfast.runtime.dapr.admission import PROOF_HEADER, Proofs
+from holdfast.runtime.dapr.app_id_conflicts import SIGNATURE_HEADER, AppIdConflicts
+from holdfast.runtime.dapr.call_dedup import CALL_ID_HEADER
+from holdfast.runtime.dapr.error_mapping import to_error
 from holdfast.runtime.dapr.http import Answer, SidecarHttp
-from holdfast.runtime.dapr.neighbours import SIGNATURE_HEADER, Neighbours
+from holdfast.runtime.dapr.in_flight import revoked
 from holdfast.runtime.dapr.reminders import ReminderRpc
-from holdfast.runtime.dapr.repeats import CALL_ID_HEADER
 from holdfast.runtime.dapr.timers import mark
+from holdfast.runtime.exact_numbers import original, protected_transaction
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _MOST_AT_ONCE = 32
-# Nobody else can give a call the name of one that this process makes.
+# No other process can choose the id of a call of this process.
 _SECRET = secrets.token_hex(16)
 _numbers = itertools.count()
 
 
 class DaprHostClient(HostClient):
-    """Everything an actor asks of daprd, over one pool of connections.
+    """Makes all requests of actors to daprd, over one pool of connections.
 
     Endpoints and token come from the environment as for the SDK: ``DAPR_HTTP_ENDPOINT`` or ``DAPR_HTTP_PORT``,
     ``DAPR_GRPC_ENDPOINT`` or ``DAPR_GRPC_PORT``, ``DAPR_API_TOKEN``.
     """
+
+    keeps_numbers = False
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class DaprHostClient(HostClient):
         grpc_endpoint: str | None = None,
         api_token: str | None = None,
         *,
+        actor_secret: str | None = None,
         timeout: float | None = None,
         connect_timeout: float = 5.0,
         patience: float = 3.0,
@@ -52,19 +57,20 @@ class DaprHostClient(HostClient):
             http_endpoint, api_token, timeout=timeout, connect_timeout=connect_timeout, patience=patience
         )
         self._reminders = ReminderRpc(grpc_endpoint, api_token, timeout=self.http.timeout, patience=patience)
-        #: The types of actors that this app has: one of these that nobody hosts is away, not unknown.
+        #: The actor types of this app: if one has no host, it is unavailable, not unknown.
         self.hosted: set[str] = set()
-        self.neighbours = Neighbours()
-        #: Names the present life of an actor that runs in this app; a timer dies with it.
+        self.neighbours = AppIdConflicts()
+        self.proofs = Proofs(actor_secret)
+        #: Returns the activation id of an actor in this app; its timers end with it.
         self.life_of: Callable[[ActorAddress], str] | None = None
-        #: Whether the actors of this app are its own at this moment.
-        self.is_certain: Callable[[], bool] | None = None
+        #: Returns whether this app owns its actors at this moment.
+        self.is_held: Callable[[], bool] | None = None
 
     def now(self) -> float:
         return time.time()
 
     def holds(self) -> bool:
-        return not revoked() and (self.is_certain is None or self.is_certain())
+        return not revoked() and (self.is_held is None or self.is_held())
 
     async def close(self) -> None:
         await self._reminders.close()
@@ -72,33 +78,49 @@ class DaprHostClient(HostClient):
 
     async def invoke_method(self, actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
         path = f"{_path(actor_type, actor_id)}/method/{_segment(method, 'method')}"
-        answer = await self._ask(
-            actor_type, "POST", path, data or b"", headers={CALL_ID_HEADER: f"{_SECRET}-{next(_numbers)}"}
-        )
-        if actor_type in self.hosted:
+        call_id = f"{_SECRET}-{next(_numbers)}"
+        headers = {CALL_ID_HEADER: call_id}
+        is_ours = actor_type in self.hosted
+        if is_ours:
+            headers[PROOF_HEADER] = self.proofs.make(actor_type, actor_id, method, call_id, data or b"")
+        answer = await self._ask(actor_type, "POST", path, data or b"", headers=headers)
+        if is_ours:
             self.neighbours.answered(actor_type, answer.headers.get(SIGNATURE_HEADER))
             if not answer.body:
-                # Our apps always send one; daprd (1.18.2) passes on the head of an answer whose app then died.
-                raise Unavailable("The answer broke off. Try again.")
+                # Our apps always send a body; daprd (1.18.2) passes on the headers of a reply whose app then died.
+                raise Unavailable("The reply was interrupted. Try again.")
         return answer.body
 
     async def load_state(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> Mapping[str, bytes]:
         if len(keys) == 1:
-            values = [await self.get_state(actor_type, actor_id, keys[0])]
+            values = [await self._read(actor_type, actor_id, keys[0])]
         else:
             values = await self._get_together(actor_type, actor_id, keys)
         return {key: value for key, value in zip(keys, values, strict=True) if value}
 
     async def save_state(self, actor_type: str, actor_id: str, changes: Sequence[StateChange]) -> None:
-        await self.save_state_transactionally(actor_type, actor_id, _transaction(changes))
+        await self._write(actor_type, actor_id, _transaction(changes))
 
     async def get_state(self, actor_type: str, actor_id: str, name: str) -> bytes:
+        return original(await self._read(actor_type, actor_id, name))
+
+    async def save_state_transactionally(self, actor_type: str, actor_id: str, data: bytes) -> None:
+        await self._write(actor_type, actor_id, protected_transaction(data))
+
+    async def _read(self, actor_type: str, actor_id: str, name: str) -> bytes:
         path = f"{_path(actor_type, actor_id)}/state/{_segment(name, 'key')}"
         return (await self._ask(actor_type, "GET", path, repeatable=True)).body
 
-    async def save_state_transactionally(self, actor_type: str, actor_id: str, data: bytes) -> None:
-        # POST and not PUT, which daprd takes as well: aiohttp sends a PUT again by itself when a connection breaks.
-        await self._ask(actor_type, "POST", f"{_path(actor_type, actor_id)}/state", data)
+    async def _write(self, actor_type: str, actor_id: str, data: bytes) -> None:
+        # POST and not PUT, which daprd also accepts: aiohttp repeats a PUT by itself when a connection breaks.
+        try:
+            answer = await self.http.ask("POST", f"{_path(actor_type, actor_id)}/state", data)
+        except ActorMoved:
+            raise
+        except Unavailable as error:
+            raise SaveUnanswered from error
+        if not answer.ok:
+            raise to_error(answer.status, answer.body, actor_type, self.hosted)
 
     async def register_reminder(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
         _path(actor_type, actor_id), _segment(name, "reminder")
@@ -130,16 +152,16 @@ class DaprHostClient(HostClient):
     ) -> Answer:
         answer = await self.http.ask(verb, path, body, headers=headers, repeatable=repeatable)
         if not answer.ok:
-            raise refusal(answer.status, answer.body, actor_type, self.hosted)
+            raise to_error(answer.status, answer.body, actor_type, self.hosted)
         return answer
 
     async def _get_together(self, actor_type: str, actor_id: str, keys: Sequence[str]) -> list[bytes]:
-        # daprd has no way to read several keys of an actor at once.
+        # daprd cannot read several keys of an actor in one request.
         room = asyncio.Semaphore(_MOST_AT_ONCE)
 
         async def get(key: str) -> bytes:
             async with room:
-                return await self.get_state(actor_type, actor_id, key)
+                return await self._read(actor_type, actor_id, key)
 
         try:
             async with asyncio.TaskGroup() as together:
@@ -150,7 +172,7 @@ class DaprHostClient(HostClient):
 
 
 def _transaction(changes: Sequence[StateChange]) -> bytes:
-    # Put together from the JSON there is: a value of a megabyte is not parsed and written again.
+    # Composed of the values' JSON, so that a value of a megabyte is not parsed and written again.
     return b"[" + b",".join(_operation(change) for change in changes) + b"]"
 
 
@@ -166,10 +188,10 @@ def _path(actor_type: str, actor_id: str) -> str:
 
 
 def _segment(name: str, what: str) -> str:
-    # daprd refuses some of these itself, and puts the rest into the app's path and into keys as they are: '%41' would
-    # reach the app as 'A', and '||' would end the key's part.
+    # daprd rejects some of these itself, and puts the others unencoded into the app's path and into keys: '%41' would
+    # reach the app as 'A', and '||' would end a part of the key.
     if not name or not name.isascii() or not name.isprintable() or name in (".", "..") or "||" in name:
         raise InvalidRequest(f"This is not a name for a {what}: {name!r}.")
     if any(character in "#?/\\%" for character in name):
-        raise InvalidRequest(f"A name for a {what} has none of '#?/\\%': {name!r}.")
+        raise InvalidRequest(f"A name for a {what} must not contain any of '#?/\\%': {name!r}.")
     return quote(name, safe=":@")

@@ -1,4 +1,4 @@
-"""One pool of connections to the sidecar's HTTP API."""
+"""A pool of connections to the sidecar's HTTP API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dapr.conf import settings
 from yarl import URL
 
 from holdfast.errors import Unavailable
-from holdfast.runtime.dapr.calls import Asking
+from holdfast.runtime.dapr.in_flight import SidecarCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +30,10 @@ class Answer(NamedTuple):
 
 
 class SidecarHttp:
-    """Asks the sidecar, and asks again only where that is safe.
+    """Sends requests to the sidecar, and repeats them only if that is safe.
 
-    A connection that was refused carried nothing, so for ``patience`` seconds it is tried again: daprd may be
-    restarting. What was sent and not answered may have been done, so only what is ``repeatable`` is sent again.
+    A refused connection carried nothing, so it is retried for ``patience`` seconds: daprd may be restarting. A request
+    that was sent and not answered may have been executed, so only ``repeatable`` requests are sent again.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class SidecarHttp:
         timeout: float | None = None,
         patience: float | None = None,
     ) -> Answer:
-        """The path is already encoded. Raises Unavailable when there is no answer."""
+        """Sends a request; the path is already encoded. Raises Unavailable if there is no reply."""
         self._asking += 1
         self._all_answered.clear()
         try:
-            async with Asking(timeout or self.timeout):
+            async with SidecarCall(timeout or self.timeout):
                 return await self._ask(
                     verb, path, body, headers, repeatable, self._patience if patience is None else patience
                 )
         except TimeoutError as error:
-            raise Unavailable("The sidecar did not answer in time. Try again.") from error
+            raise Unavailable("The sidecar did not reply in time. Try again.") from error
         finally:
             self._asking -= 1
             if self._asking == 0:
@@ -112,10 +112,10 @@ class SidecarHttp:
                     return Answer(answer.status, await answer.read(), answer.headers)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 if clock() + pause > deadline:
-                    raise Unavailable(f"The sidecar at {self.endpoint} does not answer. Try again.") from error
+                    raise Unavailable(f"The sidecar at {self.endpoint} cannot be reached. Try again.") from error
             except aiohttp.ClientError as error:
                 if not repeatable or clock() + pause > deadline:
-                    raise Unavailable("The connection to the sidecar broke. Try again.") from error
+                    raise Unavailable("The connection to the sidecar was lost. Try again.") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -124,8 +124,8 @@ class SidecarHttp:
             raise Unavailable("The connection to the sidecar is closed.")
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                # No limit: a call that waits for its actor holds a connection, and that actor, in this process too,
-                # needs one to reach its state. A full pool would stop both for ever.
+                # No limit: a call that waits for its actor holds a connection, and that actor, perhaps in this process
+                # too, needs one to reach its state. A full pool would be a deadlock.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout),
                 headers={"content-type": "application/json", **self._headers},

@@ -1,8 +1,8 @@
-"""Reminders that are tried until they succeed, unless their actor says otherwise.
+"""Registers reminders that are retried until they succeed, unless their actor sets another policy.
 
-daprd's own default gives up after four tries, a second apart. A failure policy goes over gRPC only: over HTTP daprd
-1.18.2 reads none. The SDK (1.18.3) sends ``failurePolicy``, daprd looks for ``failure_policy``, and what it finds there
-is a protobuf "oneof", which its JSON decoder leaves empty.
+daprd's own default gives up after four attempts, a second apart. A failure policy can only be set over gRPC: over HTTP
+daprd 1.18.2 ignores it. The SDK (1.18.3) sends ``failurePolicy``, daprd expects ``failure_policy``, and that is a
+protobuf "oneof", which daprd's JSON decoder leaves empty.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dapr.conf.helpers import GrpcEndpoint
 from dapr.proto import api_service_v1, api_v1, common_v1
 
 from holdfast.errors import Unavailable
-from holdfast.runtime.dapr.answers import rpc_refusal
-from holdfast.runtime.dapr.calls import Asking
-from holdfast.runtime.durations import parse_period
+from holdfast.runtime.actor_api.durations import parse_period
+from holdfast.runtime.dapr.error_mapping import rpc_refusal
+from holdfast.runtime.dapr.in_flight import SidecarCall
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-# gRPC's own defaults wait up to two minutes before they look for a restarted sidecar, and go through a proxy where
-# the environment names one.
+# gRPC's own defaults wait up to two minutes before they reconnect to a restarted sidecar, and use a proxy if the
+# environment names one.
 _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -40,7 +40,7 @@ _UNTIL_IT_SUCCEEDS: dict[str, Any] = {"constant": {"interval": "1s"}}
 
 
 class ReminderRpc:
-    """The sidecar's gRPC API, as far as reminders need it."""
+    """The part of the sidecar's gRPC API that reminders need."""
 
     def __init__(
         self, endpoint: str | None = None, token: str | None = None, *, timeout: float, patience: float
@@ -55,7 +55,7 @@ class ReminderRpc:
     async def register(
         self, actor_type: str, actor_id: str, name: str, reminder: dict[str, Any], hosted: Container[str]
     ) -> None:
-        """``reminder`` is what the SDK sends over HTTP."""
+        """Registers a reminder; ``reminder`` has the fields that the SDK sends over HTTP."""
         request = api_v1.RegisterActorReminderRequest(
             actor_type=actor_type,
             actor_id=actor_id,
@@ -67,13 +67,13 @@ class ReminderRpc:
             failure_policy=_policy(reminder.get("failurePolicy") or _UNTIL_IT_SUCCEEDS),
         )
         try:
-            async with Asking(self._timeout):
+            async with SidecarCall(self._timeout):
                 stub = await self._connected()
                 await stub.RegisterActorReminder(request, metadata=self._metadata, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:
             raise rpc_refusal(error.code().name, error.details() or "", actor_type, hosted) from error
         except TimeoutError as error:
-            raise Unavailable("The sidecar did not answer in time. Try again.") from error
+            raise Unavailable("The sidecar did not reply in time. Try again.") from error
 
     async def close(self) -> None:
         if self._channel is not None:
@@ -92,7 +92,7 @@ class ReminderRpc:
             async with asyncio.timeout(self._patience):
                 await self._channel.channel_ready()
         except TimeoutError as error:
-            raise Unavailable(f"The sidecar's gRPC API at {self._endpoint} does not answer. Try again.") from error
+            raise Unavailable(f"The sidecar's gRPC API at {self._endpoint} cannot be reached. Try again.") from error
         return self._stub
 
 

@@ -1,4 +1,4 @@
-"""What the sidecar says of itself: whether it is up, what it runs, what it waits for."""
+"""The sidecar's health and metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import Unavailable
-from holdfast.runtime.durations import parse_period
+from holdfast.runtime.actor_api.durations import parse_period
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -50,7 +50,7 @@ class _AppConnection(_Model):
 
 
 class Metadata(_Model):
-    """What ``/v1.0/metadata`` tells, as far as it is of use here."""
+    """The used part of ``/v1.0/metadata``."""
 
     app_id: str = Field("", alias="id")
     version: str = Field("", alias="runtimeVersion")
@@ -64,9 +64,9 @@ class Metadata(_Model):
 
     @property
     def shortest_break(self) -> float:
-        """For how many seconds at least the app's actors are gone once daprd finds its health probes unanswered.
+        """The shortest time in seconds for which the app loses its actors when its health probes fail.
 
-        A probe that fails has failed after its time-out at the latest, and the next one starts an interval after it.
+        A failing probe has failed after its time-out at the latest, and the next one starts an interval after it.
         """
         probes = self.app.probes
         if probes is None:
@@ -74,7 +74,7 @@ class Metadata(_Model):
         return parse_period(probes.interval).seconds - parse_period(probes.timeout).seconds
 
     def waits_for(self, actor_types: Collection[str]) -> str:
-        """What is missing before actors of these types can be called here; nothing when they can."""
+        """Returns what is missing before actors of these types can be called here; empty if they can."""
         runtime = self.actors
         if runtime.status == "DISABLED":
             return "the sidecar has no placement service (daprd --placement-host-address)"
@@ -85,29 +85,29 @@ class Metadata(_Model):
         if unknown := sorted(set(actor_types) - {found.type for found in runtime.active}):
             return f"the sidecar does not know the actor types {', '.join(unknown)}: restart it"
         if "disconnected" in runtime.placement or not runtime.host_ready:
-            return "the sidecar waits for placement"
+            return "the sidecar is waiting for placement"
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One look at the sidecar: its metadata, or why there is none."""
+    """The result of one query: the sidecar's metadata, or why there is none."""
 
     metadata: Metadata | None = None
     problem: str = field(default="")
 
 
-async def look(http: SidecarHttp) -> Sighting:
-    """Asks once, and not for long."""
+async def probe(http: SidecarHttp) -> Sighting:
+    """Queries the sidecar once, with a short time-out."""
     try:
         health = await http.ask("GET", "/healthz/outbound", timeout=_QUICKLY, patience=0.0)
         if not health.ok:
             return Sighting(problem="the sidecar is starting")
         answer = await http.ask("GET", "/metadata", timeout=_QUICKLY, patience=0.0)
     except Unavailable:
-        return Sighting(problem=f"the sidecar at {http.endpoint} does not answer")
+        return Sighting(problem=f"the sidecar at {http.endpoint} cannot be reached")
     if answer.status == 401:
-        return Sighting(problem="the sidecar refuses this app's DAPR_API_TOKEN")
+        return Sighting(problem="the sidecar rejects this app's DAPR_API_TOKEN")
     try:
         return Sighting(metadata=Metadata.model_validate_json(answer.body))
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Timers that die with the life of the actor that started them."""
+"""Marks timers with the activation that started them, so that they end with it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _MARK = "@"
 
 
 def mark(timer: bytes, life: str) -> bytes:
-    """The SDK's request for a timer, with the life that asked for it."""
+    """Adds the activation id to the SDK's request for a timer."""
     request = load(timer)
     request["callback"] = f"{request['callback']}{_MARK}{life}"
     return dump(request)
 
 
 def unmark(body: bytes) -> tuple[bytes, str]:
-    """What daprd sends when a timer fires, as the SDK expects it, and the life it belongs to, if it was marked."""
+    """Returns the body of a fired timer as the SDK expects it, and the activation id, if it was marked."""
     fired = load(body)
     fired["callback"], _, life = str(fired.get("callback", "")).partition(_MARK)
     return dump(fired), life

@@ -1,4 +1,4 @@
-"""The embedded host: this process, one SQLite file, nothing to install. For one machine."""
+"""The embedded host: one process and one SQLite file, with nothing to install. For one machine."""
 
 from __future__ import annotations
 

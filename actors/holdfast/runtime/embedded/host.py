@@ -1,4 +1,4 @@
-"""All actors in this process, all state in one folder."""
+"""The embedded host: all actors in this process, all state in one folder."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from holdfast.runtime.embedded.folder import DataFolder
+from holdfast.runtime.embedded.data_folder import DataFolder
 from holdfast.runtime.embedded.sqlite import SqliteStorage
-from holdfast.runtime.inprocess import InProcessHost
+from holdfast.runtime.in_process.host import InProcessHost
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 class EmbeddedHost(InProcessHost):
-    """The Dapr actor contract on one SQLite file, whose layout is that of Dapr's own ``state.sqlite``."""
+    """Implements the Dapr actor contract on one SQLite file with the layout of Dapr's own ``state.sqlite``."""
 
     name = "embedded"
 
@@ -25,11 +25,12 @@ class EmbeddedHost(InProcessHost):
 
     @property
     def url(self) -> str:
-        """Where Spark finds the tables."""
+        """The address of the database for Spark."""
         return f"sqlite:///{quote(str(self._folder.database.absolute()))}"
 
     async def start(self) -> None:
         self._folder.claim()
+        self._folder.protect_database()
         try:
             await super().start()
         except BaseException:

@@ -1,8 +1,8 @@
 """One SQLite file in the layout of Dapr's ``state.sqlite``, so that one reader serves both.
 
-One thread writes: the saves that gathered while the last commit went to the disk become the next transaction, so a
-burst of turns costs one ``fsync``. Where saves come one by one, and the disk is quick, they are committed where they
-are asked for (``pace.py``). One thread reads, and is never kept waiting by the writer (WAL).
+One thread writes: saves that arrive during a commit become the next transaction, so a burst of turns costs one
+``fsync``. If saves come one at a time and the disk is fast, they are committed inline (``commit_policy.py``). One
+thread reads, and never waits for the writer (WAL).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBroken, Unavailable
 from holdfast.runtime.contract import ActorAddress
-from holdfast.runtime.embedded.batches import BatchThread
-from holdfast.runtime.embedded.pace import Pace
-from holdfast.runtime.storage import Reminder, Write
+from holdfast.runtime.embedded.batch_thread import BatchThread
+from holdfast.runtime.embedded.commit_policy import InlineCommitPolicy
+from holdfast.runtime.in_process.storage import Reminder, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS holdfast_reminders (
 CREATE INDEX IF NOT EXISTS holdfast_expiring ON state (expiration_time) WHERE expiration_time IS NOT NULL;
 CREATE INDEX IF NOT EXISTS holdfast_reminders_due ON holdfast_reminders (due_at);
 """
-# In place: to replace a row is to delete it, with its entry in the index, and to insert another.
+# An update in place: REPLACE would delete the row with its index entry, and insert another.
 _UPSERT = (
     "INSERT INTO state (key, value, is_binary, etag, update_time, expiration_time) "
     "VALUES (?, ?, 0, ?, CURRENT_TIMESTAMP, CASE WHEN ? IS NOT NULL "
@@ -74,12 +74,12 @@ _REMINDER_COLUMNS = (
     "actor_type, actor_id, name, version, due_at, due_time, period, ttl, data, repeats_left, expires_at, failures, "
     "retry_interval, max_retries"
 )
-# More keys than SQLite takes in one statement are read in several.
+# SQLite limits the parameters of one statement, so more keys are read in several.
 _KEYS_AT_ONCE = 500
-# Bounds what a commit has to do beside its own.
+# Bounds the expired rows that one commit deletes.
 _EXPIRED_AT_ONCE = 500
 _CLEANING_INTERVAL = 3600.0
-# What is larger is always the writer's: it takes longer, and fills the log that only the writer empties.
+# Larger saves always go to the writer: they take longer, and fill the log, which only the writer checkpoints.
 _SMALL = 64 * 1024
 
 _WRITING = ("PRAGMA synchronous=FULL", "PRAGMA journal_size_limit=67108864")
@@ -93,16 +93,16 @@ class SqliteStorage:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Etags only have to differ. Random ones would ask the system for each save, and that gives up the
-        # interpreter's lock, which is long in coming back while the writer is busy.
+        # Etags only have to differ. Random ones would need a system call for each save, which releases the interpreter
+        # lock, and getting that back takes long while the writer is busy.
         self._epoch = secrets.token_hex(4)
         self._saves = itertools.count()
         self._clean_at = 0.0
         self._writer: BatchThread[list[_Statement], None] | None = None
-        #: For what the writer is not woken for: a connection of the event loop's own thread.
-        self._nearby: sqlite3.Connection | None = None
-        self._pace = Pace()
-        #: Whether one was just committed there, and others have not run since.
+        #: The connection for inline commits, used by the event loop's own thread.
+        self._inline_connection: sqlite3.Connection | None = None
+        self._commit_policy = InlineCommitPolicy()
+        #: Whether an inline commit was just made, and other tasks have not run since.
         self._just_committed = False
         self._reader: BatchThread[_Query, list[Any]] | None = None
 
@@ -112,7 +112,7 @@ class SqliteStorage:
         await writer.start()
         try:
             await reader.start()
-            self._nearby = self._connect_nearby()
+            self._inline_connection = self._connect_inline()
         except BaseException:
             await reader.stop()
             await writer.stop()
@@ -121,11 +121,11 @@ class SqliteStorage:
 
     async def close(self) -> None:
         threads = (self._reader, self._writer)
-        # First: what is asked for meanwhile must be refused, not wait for a thread that ends before its turn.
+        # Cleared first: later requests must be refused, not wait for a thread that has ended.
         self._reader = self._writer = None
-        if self._nearby is not None:
-            self._nearby.close()
-            self._nearby = None
+        if self._inline_connection is not None:
+            self._inline_connection.close()
+            self._inline_connection = None
         for thread in threads:
             if thread:
                 await thread.stop()
@@ -135,7 +135,7 @@ class SqliteStorage:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
             rows = await self._query(
-                # As bytes: text that is not UTF-8 would fail here, and for all keys of the query.
+                # As bytes: text that is not UTF-8 would fail the query for all its keys.
                 f"SELECT key, CAST(value AS BLOB) FROM state WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
                 "AND (expiration_time IS NULL OR expiration_time > CURRENT_TIMESTAMP)",
                 some,
@@ -223,10 +223,10 @@ class SqliteStorage:
     async def _execute(self, statements: list[_Statement], size: int = 0) -> None:
         if self._writer is None:
             raise Unavailable("The storage is closed.")
-        # Never past what the writer has: what is saved later comes later.
-        met = self._just_committed or self._writer.unanswered > 0
-        if not met and size <= _SMALL and self._pace.stays() and self._commit_here(statements):
-            # Whoever saves lets others run. Those of them that save have come together with this one.
+        # Never before saves that wait for the writer, to keep the order.
+        overlapped = self._just_committed or self._writer.unanswered > 0
+        if not overlapped and size <= _SMALL and self._commit_policy.stays() and self._commit_inline(statements):
+            # Other tasks run after a save. A save of theirs then counts as overlapping with this one.
             self._just_committed = True
             try:
                 await asyncio.sleep(0)
@@ -235,7 +235,7 @@ class SqliteStorage:
             return
         began = time.perf_counter()
         await self._writer.submit(statements)
-        self._pace.handed_over(time.perf_counter() - began, met=met)
+        self._commit_policy.record_handoff(time.perf_counter() - began, met=overlapped)
 
     async def _query(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         if self._reader is None:
@@ -245,10 +245,10 @@ class SqliteStorage:
     def _connect_writer(self) -> sqlite3.Connection:
         return self._connect("PRAGMA journal_mode=WAL", *_WRITING, schema=True)
 
-    def _connect_nearby(self) -> sqlite3.Connection:
+    def _connect_inline(self) -> sqlite3.Connection:
         return self._connect(
             *_WRITING,
-            # What takes longer is the writer's: to wait for others that write, and to empty the log.
+            # Left to the writer: waiting for other writers, and checkpoints of the log.
             "PRAGMA busy_timeout=0",
             "PRAGMA wal_autocheckpoint=0",
             schema=False,
@@ -273,7 +273,7 @@ class SqliteStorage:
         now = time.monotonic()
         cleaning = now >= self._clean_at
         if cleaning:
-            # What has expired goes in a transaction there is anyway.
+            # Expired rows are deleted in a transaction that is needed anyway.
             statements.append((_DELETE_EXPIRED, (_EXPIRED_AT_ONCE,)))
         try:
             changed = _transact(connection, statements)
@@ -284,20 +284,20 @@ class SqliteStorage:
                 return [self._explain(error, SaveFailed) for _ in batch]
         else:
             return [None] * len(batch)
-        # One of them cannot be saved; which one shows when each is on its own.
+        # One save of the batch fails: each is committed on its own to find it.
         return [answer for save in batch for answer in self._commit(connection, [save])]
 
-    def _commit_here(self, statements: list[_Statement]) -> bool:
-        """Whether that could be done at once."""
-        assert self._nearby is not None
+    def _commit_inline(self, statements: list[_Statement]) -> bool:
+        """Commits inline; returns whether that succeeded."""
+        assert self._inline_connection is not None
         began = time.perf_counter()
         try:
-            _transact(self._nearby, statements)
+            _transact(self._inline_connection, statements)
         except Exception:
-            # It goes the way of all others, and fails there if it has to.
-            self._pace.failed()
+            # The save goes to the writer, which reports the error if it fails again.
+            self._commit_policy.failed()
             return False
-        self._pace.stayed(time.perf_counter() - began)
+        self._commit_policy.record_inline(time.perf_counter() - began)
         return True
 
     def _answer(self, connection: sqlite3.Connection, batch: Sequence[_Query]) -> Sequence[list[Any] | Exception]:
@@ -306,28 +306,28 @@ class SqliteStorage:
             try:
                 answers.append(connection.execute(sql, parameters).fetchall())
             except Exception as error:
-                # Also what is not SQLite's own: the others of the batch have nothing to do with it.
+                # Any error: it must not affect the other queries of the batch.
                 answers.append(self._explain(error, Unavailable))
         return answers
 
     def _explain(self, error: Exception, kind: Callable[[str], HoldfastError]) -> HoldfastError:
         primary = _primary_code(error)
         if primary == sqlite3.SQLITE_FULL:
-            return kind(f"The disk that holds {self._path} is full, and nothing was saved. Make room and try again.")
+            return kind(f"The disk that holds {self._path} is full, so nothing was saved. Free space and try again.")
         if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return StorageBroken(f"The data file {self._path} is damaged: {error}. Restore it from a copy.")
+            return StorageBroken(f"The data file {self._path} is damaged: {error}. Restore it from a backup.")
         if primary in (None, sqlite3.SQLITE_TOOBIG):
             return InvalidRequest(f"The storage cannot hold this: {error}.")
-        return kind(f"The data file {self._path} did not take this: {error}. Try again.")
+        return kind(f"The data file {self._path} could not be written or read: {error}. Try again.")
 
 
 def _transact(connection: sqlite3.Connection, statements: Sequence[_Statement]) -> int:
-    """Answers how many rows the last one changed."""
+    """Executes the statements in one transaction; returns how many rows the last one changed."""
     if connection.in_transaction:
-        # Of one that was broken off, and that nobody was told was saved: what came now would end with it.
+        # An interrupted transaction is still open. Roll it back, or this one goes with it.
         connection.execute("ROLLBACK")
     if len(statements) == 1:
-        # A transaction by itself: the interpreter's lock is given up and taken back once, not three times.
+        # An implicit transaction: the interpreter lock is released once, not three times.
         return connection.execute(*statements[0]).rowcount
     changed = 0
     try:
@@ -336,8 +336,8 @@ def _transact(connection: sqlite3.Connection, statements: Sequence[_Statement]) 
             changed = connection.execute(sql, parameters).rowcount
         connection.execute("COMMIT")
     except BaseException:
-        # Also for what is not SQLite's own, such as an integer past 64 bits, or Ctrl-C: a transaction left open would
-        # take all that follow with it.
+        # For any error, such as an integer beyond 64 bits or Ctrl-C: a transaction that is left open would swallow all
+        # that follow.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -345,7 +345,7 @@ def _transact(connection: sqlite3.Connection, statements: Sequence[_Statement]) 
 
 
 def _primary_code(error: Exception) -> int | None:
-    """None when it was not SQLite itself that failed, but Python on the way to it: a value is not one for SQLite."""
+    """Returns SQLite's error code, or None if Python failed to pass a value to SQLite."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 

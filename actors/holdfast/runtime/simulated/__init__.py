@@ -1,4 +1,4 @@
-"""The simulated host: the same contract in memory, on a driven clock, with faults from a seed. For tests."""
+"""The simulated host for tests: the same contract in memory, on a virtual clock, with faults from a seed."""
 
 from __future__ import annotations
 

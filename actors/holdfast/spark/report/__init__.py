@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing else, neither scripts nor a network."""
+"""Renders the report: one self-contained HTML page, without scripts or network requests."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from holdfast.spark.report import orchestrations, overview, queues
-from holdfast.spark.report.markup import Markup, element, joined
-from holdfast.spark.report.words import moment
+from holdfast.spark.report.format import moment
+from holdfast.spark.report.html import Markup, element, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.spark.audit import Check
-    from holdfast.spark.changes import Changes
-    from holdfast.spark.figures import Figures
-    from holdfast.spark.manifest import Manifest
+    from holdfast.spark.pipeline.consistency import Check
+    from holdfast.spark.pipeline.diff import Changes
+    from holdfast.spark.pipeline.manifest import Manifest
+    from holdfast.spark.statistics import Figures
 
 _MARK = Markup(
     '<svg xmlns="http://www.w3.org/2000/svg" width="28" height="28" viewBox="0 0 32 32" aria-hidden="true">'
@@ -33,7 +33,7 @@ def render(
     changes: Changes | None,
     before: Sequence[Manifest],
 ) -> str:
-    """HTML; ``before`` are the earlier snapshots of the series, oldest first."""
+    """Returns the page as HTML; ``before`` are the earlier snapshots of the series, oldest first."""
     as_of = manifest.as_of.timestamp()
     places = [("queues", "Queues"), ("orchestrations", "Orchestrations"), ("audit", "Audit")]
     if changes is not None:
@@ -64,7 +64,7 @@ def render(
 
 def _page(title: str, body: Markup) -> Markup:
     style = resources.files(__package__).joinpath("report.css").read_text("utf-8")
-    # Only this very style is taken, and nothing from elsewhere: no script, no frame, no request.
+    # The policy allows this style and nothing else: no script, no frame, no request.
     digest = _base64(hashlib.sha256(style.encode()).digest())
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     head = element(

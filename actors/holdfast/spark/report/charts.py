@@ -1,4 +1,4 @@
-"""Plots as SVG without scripts: places across are in percent, so that they fit a phone and their words stay legible."""
+"""Draws charts as SVG. Horizontal positions are percentages, so that charts fit a phone and text keeps its size."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.spark.report.markup import Markup, element
-from holdfast.spark.report.words import number
+from holdfast.spark.report.format import number
+from holdfast.spark.report.html import Markup, element
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,17 +16,17 @@ _COLUMNS_HIGH = 150.0
 _HEADROOM = 20.0
 _FLOOR = 22.0
 _BAR_HIGH = 18.0
-# What is there is seen, however small beside the largest.
+# The smallest width in percent, so that small parts stay visible.
 _LEAST = 0.6
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a bar: its class says what it is and gives it its colour."""
+    """A piece of a bar; its kind is the CSS class that gives it its colour."""
 
     value: float
     kind: str
-    told: str
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Spread:
 
 
 def bar(parts: Sequence[Part], most: float) -> Markup:
-    """Parts side by side, on a scale that other bars share."""
+    """Draws parts side by side; ``most`` is the value of the full width, which several bars share."""
     shown = [part for part in parts if part.value > 0]
     widths = [max(_LEAST, 100 * part.value / most) for part in shown]
-    # Many small parts that are made visible must not push the last one out.
+    # Small parts are widened to stay visible; the sum must not exceed the full width.
     scale = min(1.0, 100 / sum(widths)) if widths else 1.0
     drawn, left = [], 0.0
     for part, width in zip(shown, widths, strict=True):
         drawn.append(
             element(
                 "rect",
-                element("title", part.told),
+                element("title", part.caption),
                 class_=f"part {part.kind}",
                 x=f"{left:.2f}%",
                 width=f"{width * scale:.2f}%",
@@ -60,14 +60,14 @@ def bar(parts: Sequence[Part], most: float) -> Markup:
 
 
 def columns(
-    labels: Sequence[str], values: Sequence[int], told: Sequence[str], kinds: Sequence[str], name: str
+    labels: Sequence[str], values: Sequence[int], caption: Sequence[str], kinds: Sequence[str], name: str
 ) -> Markup:
-    """A histogram: each column with its number above and its label below."""
+    """Draws a histogram: each column has its number above and its label below."""
     most = max(1, *values)
     room = 100 / len(values)
     floor = _COLUMNS_HIGH + _HEADROOM
     drawn = [element("line", class_="floor", x1="0", x2="100%", y1=floor, y2=floor)]
-    for place, (label, value, words, kind) in enumerate(zip(labels, values, told, kinds, strict=True)):
+    for place, (label, value, words, kind) in enumerate(zip(labels, values, caption, kinds, strict=True)):
         high = max(2.0, _COLUMNS_HIGH * value / most) if value else 0.0
         middle = f"{room * (place + 0.5):.2f}%"
         drawn.append(
@@ -92,7 +92,7 @@ def columns(
 
 
 class LogScale:
-    """Lengths of time of any size beside each other, from left to right."""
+    """A logarithmic time axis for durations of very different size."""
 
     _TICKS = (0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400)
 
@@ -104,14 +104,14 @@ class LogScale:
             self._high = self._low * 10
 
     def place(self, value: float) -> float:
-        """In percent."""
+        """Returns the horizontal position of a value in percent."""
         share = math.log(max(value, self._low) / self._low) / math.log(self._high / self._low)
         return 4 + 92 * min(1.0, share)
 
     @property
     def ticks(self) -> list[float]:
         inside = [tick for tick in self._TICKS if self._low <= tick <= self._high]
-        # A phone has room for five.
+        # A phone has room for five labels.
         step = math.ceil(len(inside) / 5)
         return inside[::step]
 
@@ -121,8 +121,8 @@ class LogScale:
         ]
         return element("svg", *marks, class_="axis", width="100%", height=16, aria_hidden="true")
 
-    def spread(self, spread: Spread, told: str) -> Markup:
-        """A dot for the half, a thick line to the 95th of a hundred, a thin one to the 99th, a mark for the longest."""
+    def spread(self, spread: Spread, caption: str) -> Markup:
+        """Draws a dot at the median, a thick line to p95, a thinner one to p99, and a mark at the longest."""
         p50, p95, p99, longest = (self.place(value) for value in (spread.p50, spread.p95, spread.p99, spread.longest))
         grid = [
             element("line", class_="grid", x1=f"{self.place(tick):.2f}%", x2=f"{self.place(tick):.2f}%", y1=0, y2=24)
@@ -134,7 +134,7 @@ class LogScale:
 
         return element(
             "svg",
-            element("title", told),
+            element("title", caption),
             *grid,
             line("thin", p50, longest),
             line("middling", p95, p99),
@@ -145,16 +145,16 @@ class LogScale:
             width="100%",
             height=24,
             role="img",
-            aria_label=told,
+            aria_label=caption,
         )
 
 
-def span(left: float, width: float, kind: str, told: str) -> Markup:
-    """A stretch of time inside another, in percent of it."""
+def span(left: float, width: float, kind: str, caption: str) -> Markup:
+    """Draws an interval inside a larger one; position and width are percentages of it."""
     width = min(max(width, _LEAST), 100.0)
     return element(
         "svg",
-        element("title", told),
+        element("title", caption),
         element("rect", class_="room", width="100%", height="100%", rx=3),
         element(
             "rect",
@@ -168,12 +168,12 @@ def span(left: float, width: float, kind: str, told: str) -> Markup:
         width="100%",
         height=12,
         role="img",
-        aria_label=told,
+        aria_label=caption,
     )
 
 
-def trend(values: Sequence[float], told: str) -> Markup:
-    """A small line without words, oldest first."""
+def trend(values: Sequence[float], caption: str) -> Markup:
+    """Draws a small line chart without labels, oldest value first."""
     most, least = max(values), min(values)
     reach = (most - least) or 1.0
     points = [
@@ -183,19 +183,19 @@ def trend(values: Sequence[float], told: str) -> Markup:
     line = "M" + "L".join(points)
     return element(
         "svg",
-        element("title", told),
+        element("title", caption),
         element("path", class_="area", d=f"{line}L100 30L0 30Z"),
         element("path", class_="line", d=line),
         class_="trend",
         viewBox="0 0 100 30",
         preserveAspectRatio="none",
         role="img",
-        aria_label=told,
+        aria_label=caption,
     )
 
 
 def legend(*keys: tuple[str, str]) -> Markup:
-    """What the classes stand for."""
+    """Draws a legend of CSS classes and their meaning."""
     marks = [
         element(
             "li",
@@ -208,7 +208,7 @@ def legend(*keys: tuple[str, str]) -> Markup:
 
 
 def short(value: float) -> str:
-    """Where there is little room."""
+    """Formats a number in few characters."""
     for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M")):
         if value < limit:
             scaled = value / divisor
@@ -227,4 +227,4 @@ def _round_length(seconds: float) -> str:
 
 
 def _read(parts: Sequence[Part]) -> str:
-    return "; ".join(part.told for part in parts) or "nothing"
+    return "; ".join(part.caption for part in parts) or "nothing"

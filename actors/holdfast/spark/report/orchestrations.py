@@ -1,4 +1,4 @@
-"""The report's part on orchestrations."""
+"""Renders the report's section on orchestrations."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 from holdfast.spark.report import charts
 from holdfast.spark.report.charts import LogScale, Part, Spread
-from holdfast.spark.report.markup import Markup, element, joined, text
+from holdfast.spark.report.format import counted, cut, length, number
+from holdfast.spark.report.html import Markup, element, joined, text
 from holdfast.spark.report.tables import BRIEF, LEFT, PLOT, RIGHT, bars, card, more, none, place, table
 from holdfast.spark.report.timeline import timeline
-from holdfast.spark.report.words import counted, cut, length, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.spark.figures import Figures
-    from holdfast.spark.figures.instances import Durations, InstanceFigures
+    from holdfast.spark.statistics import Figures
+    from holdfast.spark.statistics.instances import Durations, InstanceFigures
 
 _WORDS = {
     "RUNNING": "running",
     "SUSPENDED": "suspended",
+    "BLOCKED": "blocked",
     "PENDING": "pending",
     "COMPLETED": "completed",
     "CANCELLED": "cancelled",
@@ -37,22 +38,22 @@ def section(figures: Figures, as_of: float) -> Markup:
         element(
             "div",
             _statuses(instances),
-            _durations("How long orchestrations take", instances.durations, "instance", "Of those that have ended."),
+            _durations("Orchestration durations", instances.durations, "instance", "Of ended instances."),
             class_="two",
         ),
         element(
             "div",
             _durations(
-                "How long activities take",
+                "Activity durations",
                 figures.steps.activities,
                 "call",
-                "From when one was asked for to its answer, time in the queue included; each attempt by itself.",
+                "From scheduled to completed, including time in the queue; each attempt counts separately.",
             ),
             _durations(
-                "How long events are waited for",
+                "Event wait times",
                 figures.steps.events,
                 "event",
-                "From when an orchestration began to wait to when the event came.",
+                "From the beginning of the wait to the event.",
             ),
             class_="two",
         ),
@@ -88,17 +89,17 @@ def _durations(title: str, rows: Sequence[Durations], what: str, about: str) -> 
     ended = [row for row in rows if row.p50 is not None]
     if not ended:
         waiting = sum(row.open for row in rows)
-        return card(title, None, none(f"{counted(waiting, what)} without an end." if waiting else "There are none."))
+        return card(title, None, none(f"{counted(waiting, what)} not ended." if waiting else "There are none."))
     scale = LogScale([value for row in ended for value in (row.p50, row.longest) if value is not None])
     drawn = []
     for row in ended:
         spread = Spread(*(value or 0.0 for value in (row.p50, row.p95, row.p99, row.longest)))
-        told = (
+        caption = (
             f"{row.name}: half within {length(row.p50)}, 95 % within {length(row.p95)}, 99 % within {length(row.p99)}, "
             f"the longest {length(row.longest)}"
         )
         name = joined(text(row.name), element("small", f" {counted(row.ended, what)}"))
-        drawn.append((name, scale.spread(spread, told), f"p95 {length(row.p95)}"))
+        drawn.append((name, scale.spread(spread, caption), f"p95 {length(row.p95)}"))
     axis = (Markup(""), scale.axis(), "")
     cells = [
         (
@@ -111,7 +112,7 @@ def _durations(title: str, rows: Sequence[Durations], what: str, about: str) -> 
         )
         for row in rows
     ]
-    titles = ("ended", "failed", "repeated", "without an end", "p50", "p95", "p99", "longest")
+    titles = ("ended", "failed", "retries", "not ended", "p50", "p95", "p99", "longest")
     columns = [("name", LEFT), *((name, RIGHT) for name in titles)]
     return card(
         title,
@@ -134,10 +135,17 @@ def _slowest(instances: InstanceFigures) -> Markup:
         )
         for instance in instances.slowest
     ]
-    columns = [("instance", LEFT), ("of", LEFT), ("status", LEFT), ("says", BRIEF), ("", PLOT), ("for", RIGHT)]
+    columns = [
+        ("instance", LEFT),
+        ("orchestration", LEFT),
+        ("status", LEFT),
+        ("custom status", BRIEF),
+        ("", PLOT),
+        ("duration", RIGHT),
+    ]
     return card(
-        "The slowest instances",
-        "Since their start: until they ended, or until now.",
+        "Slowest instances",
+        "From their start to their end, or to now.",
         table(columns, rows),
         more(instances.instances - len(instances.slowest), "instance"),
     )

@@ -1,23 +1,23 @@
-"""The report's first lines and its last: what it is of, whether it adds up, how it stands, what changed."""
+"""Renders the report's headline, check results, totals, changes and footer."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from holdfast.spark.options import USUAL_TABLE
 from holdfast.spark.report import charts
-from holdfast.spark.report.markup import Markup, element, joined, text
+from holdfast.spark.report.format import change, counted, length, moment, number, size
+from holdfast.spark.report.html import Markup, element, joined, text
 from holdfast.spark.report.tables import LEFT, RIGHT, SAID, card, more, none, place, table
-from holdfast.spark.report.words import change, counted, length, moment, number, size
+from holdfast.spark.source.options import USUAL_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.spark.audit import Check
-    from holdfast.spark.changes import Changes, InstanceChange, QueueChange
-    from holdfast.spark.figures import Figures
-    from holdfast.spark.manifest import Manifest
+    from holdfast.spark.pipeline.consistency import Check
+    from holdfast.spark.pipeline.diff import Changes, InstanceChange, QueueChange
+    from holdfast.spark.pipeline.manifest import Manifest
+    from holdfast.spark.statistics import Figures
 
 #: Snapshots before this one that a trend shows.
 _TREND = 60
@@ -38,15 +38,16 @@ def headline(manifest: Manifest) -> Markup:
 def verdict(manifest: Manifest, checks: Sequence[Check]) -> Markup:
     rows = sum(extent.rows for extent in manifest.tables.values())
     if not manifest.findings:
-        words = f"{counted(len(checks), 'check')} over {counted(rows, 'row')} found nothing amiss."
-        return element("div", element("b", "✓"), element("div", element("b", "It adds up. "), words), class_="verdict")
+        words = f"{counted(len(checks), 'check')} over {counted(rows, 'row')} found no inconsistency."
+        result = element("div", element("b", "Checks passed. "), words)
+        return element("div", element("b", "✓"), result, class_="verdict")
     wrong = sum(check.wrong for check in checks)
     shown = manifest.findings[:_FINDINGS]
     left = len(manifest.findings) - len(shown)
     return element(
         "div",
         element("b", "✗"),
-        element("b", f"It does not add up: {counted(wrong, 'finding')}."),
+        element("b", f"Checks failed: {counted(wrong, 'finding')}."),
         element(
             "ul",
             *(element("li", finding) for finding in shown),
@@ -58,7 +59,7 @@ def verdict(manifest: Manifest, checks: Sequence[Check]) -> Markup:
 
 
 def tiles(figures: Figures, manifest: Manifest, before: Sequence[Manifest]) -> Markup:
-    """The numbers people ask for first, with how they went over the series."""
+    """Renders the totals, each with its trend over the series."""
     totals, shown = manifest.totals, before[-_TREND:]
 
     def tile(name: str, key: str, *, alarm: bool = False) -> Markup:
@@ -80,9 +81,9 @@ def tiles(figures: Figures, manifest: Manifest, before: Sequence[Manifest]) -> M
     oldest = figures.queues.oldest_seconds
     age = element(
         "div",
-        element("dt", "Oldest waits"),
+        element("dt", "Oldest waiting"),
         element("dd", length(oldest)),
-        element("p", f"in {counted(figures.queues.not_empty, 'queue')} that hold something"),
+        element("p", f"in {counted(figures.queues.not_empty, 'queue')} with items"),
     )
     return element(
         "dl",
@@ -90,9 +91,9 @@ def tiles(figures: Figures, manifest: Manifest, before: Sequence[Manifest]) -> M
         age,
         tile("Locked", "locked"),
         tile("Delayed", "delayed"),
-        tile("Came back", "returned"),
+        tile("Redelivered", "returned"),
         tile("Dead letters", "dead_letters", alarm=True),
-        tile("Instances under way", "running"),
+        tile("Instances running", "running"),
         tile("Instances failed", "failed", alarm=True),
         class_="tiles",
     )
@@ -106,7 +107,7 @@ def what_changed(changes: Changes | None, manifest: Manifest) -> Markup | None:
     title = element("h2", "What changed", id="changes")
     about = f"Since {moment(since.timestamp())}, {length(abs(passed))} {'earlier' if passed >= 0 else 'later'}."
     if changes.nothing:
-        return joined(title, card("Nothing", about))
+        return joined(title, card("No changes", about))
     return joined(
         title,
         card("Queues", about, _queue_changes(changes)),
@@ -116,7 +117,7 @@ def what_changed(changes: Changes | None, manifest: Manifest) -> Markup | None:
 
 def _queue_changes(changes: Changes) -> Markup:
     if not changes.queues:
-        return none("Nothing.")
+        return none("No changes.")
 
     def line(name: Markup, row: QueueChange) -> list[Markup | int]:
         dead = element("span", change(row.dead_letters_new), class_="bad") if row.dead_letters_new else text("0")
@@ -127,9 +128,9 @@ def _queue_changes(changes: Changes) -> Markup:
         "before",
         "now",
         "new",
-        "gone",
+        "removed",
         "of these dead-lettered",
-        "came back",
+        "redelivered",
         "dead letters",
         "redriven or purged",
     )
@@ -143,7 +144,7 @@ def _queue_changes(changes: Changes) -> Markup:
 
 def _instance_changes(changes: Changes) -> Markup:
     if not changes.instances:
-        return none("Nothing.")
+        return none("No changes.")
 
     def line(name: str, row: InstanceChange) -> list[str | int]:
         failed = element("span", number(row.failed), class_="bad") if row.failed else text("0")
@@ -173,14 +174,14 @@ def audited(checks: Sequence[Check], manifest: Manifest) -> Markup:
         (problem["actor_type"] or "no actor", problem["problem"] or "", problem["example"] or "", problem["count"])
         for problem in manifest.problems
     ]
-    columns = [("of", LEFT), ("why", SAID), ("for example", LEFT), ("rows", RIGHT)]
-    passed_over = card(
-        "Passed over", "What is in the store, but could not be read, or is not Holdfast's.", table(columns, problems)
+    columns = [("actor type", LEFT), ("problem", SAID), ("for example", LEFT), ("rows", RIGHT)]
+    skipped = card(
+        "Skipped", "Rows of the store that could not be read, or do not belong to Holdfast.", table(columns, problems)
     )
     return joined(
         element("h2", "Audit", id="audit"),
-        card("What must hold", None, element("ul", *(line(check) for check in checks), class_="checks")),
-        passed_over if problems else None,
+        card("Consistency checks", None, element("ul", *(line(check) for check in checks), class_="checks")),
+        skipped if problems else None,
     )
 
 

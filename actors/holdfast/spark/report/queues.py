@@ -1,4 +1,4 @@
-"""The report's part on queues."""
+"""Renders the report's section on queues."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from holdfast.spark.report import charts
 from holdfast.spark.report.charts import Part
-from holdfast.spark.report.markup import Markup, element, joined, text
+from holdfast.spark.report.format import counted, cut, length, moment, number, share, short_moment
+from holdfast.spark.report.html import Markup, element, joined, text
 from holdfast.spark.report.tables import LEFT, RIGHT, SAID, bars, card, more, none, place, table
-from holdfast.spark.report.words import counted, cut, length, moment, number, share, short_moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.spark.figures import Figures
-    from holdfast.spark.figures.buckets import Bucket
-    from holdfast.spark.figures.queues import DeadLetterFigures, LockFigures, QueueDepth, QueueFigures
+    from holdfast.spark.statistics import Figures
+    from holdfast.spark.statistics.buckets import Bucket
+    from holdfast.spark.statistics.queues import DeadLetterFigures, LockFigures, QueueDepth, QueueFigures
 
 _SOON = 15.0
 
@@ -58,7 +58,7 @@ def _depth(queues: QueueFigures) -> Markup:
         keys.append(("p7", "later priorities"))
     return card(
         "Depth by queue and priority",
-        "What is stored, locked and delayed items included; the lowest priority number is taken first.",
+        "All stored items, including locked and delayed ones; the lowest priority number is delivered first.",
         bars(rows),
         more(queues.not_empty - len(queues.deepest), "queue"),
         charts.legend(*keys),
@@ -67,7 +67,7 @@ def _depth(queues: QueueFigures) -> Markup:
 
 def _states(queues: QueueFigures) -> Markup:
     if not queues.deepest:
-        return card("Waiting, delayed, locked", None, none("Nothing is stored."))
+        return card("Waiting, delayed, locked", None, none("No items are stored."))
     rows = [
         (
             place(queue.queue, queue.tenant),
@@ -79,7 +79,7 @@ def _states(queues: QueueFigures) -> Markup:
         for queue in queues.deepest
     ]
     total = ("all", queues.waiting, queues.delayed, queues.locked, length(queues.oldest_seconds))
-    columns = [("queue", LEFT), ("waiting", RIGHT), ("delayed", RIGHT), ("locked", RIGHT), ("oldest waits", RIGHT)]
+    columns = [("queue", LEFT), ("waiting", RIGHT), ("delayed", RIGHT), ("locked", RIGHT), ("oldest waiting", RIGHT)]
     return card(
         "Waiting, delayed, locked",
         None,
@@ -90,17 +90,17 @@ def _states(queues: QueueFigures) -> Markup:
 
 def _ages(queues: QueueFigures) -> Markup:
     if not queues.waiting:
-        return card("How long items have been waiting", None, none("Nothing waits."))
-    told = [f"{counted(bucket.count, 'item')}: {_range(bucket)}" for bucket in queues.ages]
-    plot = _histogram(queues.ages, told, ["waiting"] * len(queues.ages), "How long items have been waiting")
-    return card("How long items have been waiting", "Columns are up to the time below them.", plot)
+        return card("How long items have been waiting", None, none("No items are waiting."))
+    caption = [f"{counted(bucket.count, 'item')}: {_range(bucket)}" for bucket in queues.ages]
+    plot = _histogram(queues.ages, caption, ["waiting"] * len(queues.ages), "How long items have been waiting")
+    return card("How long items have been waiting", "Each column counts waits up to the time below it.", plot)
 
 
 def _locks(locks: LockFigures) -> Markup:
     if not locks.locks:
-        return card("Locks about to expire", None, none("Nothing is locked."))
+        return card("Locks about to expire", None, none("No items are locked."))
     kinds = ["failed", "failed", "locked", *["waiting"] * (len(locks.expires_in) - 3)]
-    told = [f"{counted(bucket.count, 'lock')}, time left: {_range(bucket)}" for bucket in locks.expires_in]
+    caption = [f"{counted(bucket.count, 'lock')}, time left: {_range(bucket)}" for bucket in locks.expires_in]
     rows = [
         (
             place(lock.queue, lock.tenant),
@@ -113,8 +113,8 @@ def _locks(locks: LockFigures) -> Markup:
     columns = [("queue", LEFT), ("lock", LEFT), ("items", RIGHT), ("expires in", RIGHT)]
     return card(
         "Locks about to expire",
-        f"{counted(locks.locks, 'lock')} on {counted(locks.items, 'item')}. What is not answered for goes back.",
-        _histogram(locks.expires_in, told, kinds, "Locks by the time they have left"),
+        f"{counted(locks.locks, 'lock')} on {counted(locks.items, 'item')}. Items whose lock expires are redelivered.",
+        _histogram(locks.expires_in, caption, kinds, "Locks by the time they have left"),
         table(columns, rows),
         more(locks.locks - len(locks.soonest), "lock"),
     )
@@ -123,19 +123,19 @@ def _locks(locks: LockFigures) -> Markup:
 def _returns(queues: QueueFigures) -> Markup:
     stored = queues.waiting + queues.delayed + queues.locked
     if not queues.returned:
-        return card("Redeliveries", None, none("Nothing that is stored was given back."))
+        return card("Redeliveries", None, none("No stored item was redelivered."))
     after_first = queues.returns[1:]
-    told = [f"{counted(bucket.count, 'item')} came back {_times(bucket.label)}" for bucket in after_first]
+    caption = [f"{counted(bucket.count, 'item')} redelivered {_times(bucket.label)}" for bucket in after_first]
     kinds = ["waiting", "locked", "locked", "locked", "failed", "failed"]
     rows = [
         (place(queue.queue, queue.tenant), queue.returned, share(queue.returned, queue.stored), queue.most_deliveries)
         for queue in queues.retried
     ]
-    columns = [("queue", LEFT), ("came back", RIGHT), ("of its items", RIGHT), ("most deliveries", RIGHT)]
+    columns = [("queue", LEFT), ("redelivered", RIGHT), ("of its items", RIGHT), ("most deliveries", RIGHT)]
     return card(
         "Redeliveries",
-        f"{counted(queues.returned, 'item')} of {number(stored)} were taken and came back, so many times:",
-        _histogram(after_first, told, kinds, "Items by how often they came back"),
+        f"{counted(queues.returned, 'item')} of {number(stored)} were redelivered, this many times:",
+        _histogram(after_first, caption, kinds, "Items by number of redeliveries"),
         table(columns, rows),
     )
 
@@ -152,8 +152,8 @@ def _reasons(letters: DeadLetterFigures) -> Markup:
         latest = "" if reason.newest_at is None else f"; the latest {short_moment(reason.newest_at)}"
         mostly = f", mostly after {cut(reason.last_error, 90)}" if reason.last_error else ""
         name = joined(text(cut(reason.reason, 90)), element("small", f" from {source}{mostly}"))
-        told = f"{counted(reason.count, 'dead letter')} from {source}{latest}: {reason.reason}"
-        rows.append((name, charts.bar([Part(reason.count, "failed", told)], most), number(reason.count)))
+        caption = f"{counted(reason.count, 'dead letter')} from {source}{latest}: {reason.reason}"
+        rows.append((name, charts.bar([Part(reason.count, "failed", caption)], most), number(reason.count)))
     return card(
         "Dead letters by reason",
         f"{counted(letters.letters, 'dead letter')}.",
@@ -164,7 +164,7 @@ def _reasons(letters: DeadLetterFigures) -> Markup:
 
 def _newest(letters: DeadLetterFigures) -> Markup:
     if not letters.newest:
-        return card("The latest dead letters", None, none("There are none."))
+        return card("Latest dead letters", None, none("There are none."))
     rows = []
     for letter in letters.newest:
         tried = "" if letter.attempts is None else f", {counted(letter.attempts, 'attempt')}"
@@ -172,22 +172,24 @@ def _newest(letters: DeadLetterFigures) -> Markup:
         error = element("div", cut(letter.last_error), class_="bad") if letter.last_error else None
         when = "-" if letter.at is None else element("span", short_moment(letter.at), title=moment(letter.at))
         rows.append((when, joined(head, element("code", cut(letter.item, 120)), error)))
-    columns = [("when, UTC", LEFT), ("from, with its last error", SAID)]
+    columns = [("when, UTC", LEFT), ("queue, item and last error", SAID)]
     return card(
-        "The latest dead letters",
+        "Latest dead letters",
         None,
         table(columns, rows),
         more(letters.letters - len(letters.newest), "dead letter"),
     )
 
 
-def _histogram(buckets: Sequence[Bucket], told: Sequence[str], kinds: Sequence[str], name: str) -> Markup:
+def _histogram(buckets: Sequence[Bucket], caption: Sequence[str], kinds: Sequence[str], name: str) -> Markup:
     labels = [bucket.label for bucket in buckets]
-    return charts.columns(labels, [bucket.count for bucket in buckets], told, kinds, name)
+    return charts.columns(labels, [bucket.count for bucket in buckets], caption, kinds, name)
 
 
 def _range(bucket: Bucket) -> str:
-    return bucket.told if " to " in bucket.told or bucket.told in ("more", "past") else f"up to {bucket.told}"
+    return (
+        bucket.caption if " to " in bucket.caption or bucket.caption in ("more", "past") else f"up to {bucket.caption}"
+    )
 
 
 def _times(label: str) -> str:

@@ -1,21 +1,21 @@
-"""Tables and lists of the report, and how things are called in them."""
+"""Builds the report's tables, cards and lists."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from holdfast.spark.report.markup import Markup, element, joined, text
+from holdfast.spark.report.html import Markup, element, joined, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Cell: TypeAlias = "str | int"
 
-#: Of a column that has numbers.
+#: The CSS class of a column of numbers.
 RIGHT = "number"
 SAID = "said"
 BRIEF = "brief"
-#: Of a column that has bars, for which a phone has no room.
+#: The CSS class of a column of bars, which is hidden on a phone.
 PLOT = "said plot"
 LEFT = ""
 
@@ -23,7 +23,7 @@ LEFT = ""
 def table(
     columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]], total: Sequence[Cell] | None = None
 ) -> Markup:
-    """Columns are a title and a class each. What is wide scrolls inside itself."""
+    """Builds a table; each column is a title and a CSS class. A wide table scrolls by itself."""
     kinds = [kind or None for _, kind in columns]
     head = element("tr", *(element("th", title, class_=kind or None, scope="col") for title, kind in columns))
 
@@ -38,8 +38,8 @@ def table(
 
 
 def card(title: str, about: str | None, *content: Markup | None) -> Markup:
-    said = element("p", about, class_="quiet") if about else None
-    return element("section", element("h3", title), said, *content, class_="card")
+    subtitle = element("p", about, class_="quiet") if about else None
+    return element("section", element("h3", title), subtitle, *content, class_="card")
 
 
 def none(words: str) -> Markup:
@@ -47,18 +47,18 @@ def none(words: str) -> Markup:
 
 
 def more(count: int, what: str, which: str = "") -> Markup | None:
-    told = f"and {count:,} more {what}{'' if count == 1 else 's'}{which}"
-    return element("p", told, class_="more") if count > 0 else None
+    caption = f"and {count:,} more {what}{'' if count == 1 else 's'}{which}"
+    return element("p", caption, class_="more") if count > 0 else None
 
 
 def place(name: str, tenant: str | None) -> Markup:
-    """A queue or an instance, with whose it is when that is not the usual."""
+    """Formats the name of a queue or an instance, with its tenant unless that is the default."""
     whose = element("small", f" of {tenant}", class_="quiet") if tenant not in (None, "default") else None
     return joined(text(name), whose)
 
 
 def bars(rows: Iterable[tuple[Markup, Markup, str]], kind: str = "") -> Markup:
-    """A name, a plot and a number each."""
+    """Builds a list with a name, a chart and a number in each row."""
     lines = [
         element("li", element("span", name, class_="name"), plot, element("span", value, class_="number"))
         for name, plot, value in rows

@@ -1,40 +1,40 @@
-"""What happened to one instance: a bar for each thing it asked for, and its events."""
+"""Renders the history of one instance: a bar for each scheduled step, and its events."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from holdfast.spark.history_steps import FAILURES, RESOLVED, SCHEDULED
 from holdfast.spark.report import charts
-from holdfast.spark.report.markup import Markup, element, joined, text
+from holdfast.spark.report.format import cut, length, moment, short_moment
+from holdfast.spark.report.html import Markup, element, joined, text
 from holdfast.spark.report.tables import LEFT, RIGHT, SAID, bars, card, none, place, table
-from holdfast.spark.report.words import cut, length, moment, short_moment
-from holdfast.spark.steps import ANSWERED, ASKED, FAILURES
 
 if TYPE_CHECKING:
-    from holdfast.spark.figures.instances import Event, Story
+    from holdfast.spark.statistics.instances import Event, Story
 
 _MOST_BARS = 30
 _KINDS = {"activity": "completed", "sub-orchestration": "suspended", "timer": "pending", "event": "delayed"}
-# Of these the data is what they are about.
+# The fields that may hold an event's payload, in order of preference.
 _PAYLOADS = ("error", "result", "input", "output", "data", "reason")
 
 
 def timeline(story: Story, as_of: float) -> Markup:
     ended = story.status in ("COMPLETED", "FAILED", "CANCELLED")
-    title = "The instance that failed last" if story.status == "FAILED" else "The instance that has taken longest"
+    title = "Last failed instance" if story.status == "FAILED" else "Longest-running instance"
     name = joined(place(story.instance_id, story.tenant), text(f", {story.name}"))
     if not story.events:
-        return card(title, None, element("p", name), none("Its history is not there."))
+        return card(title, None, element("p", name), none("Its history is missing."))
     begun = story.events[0].at
     end = story.events[-1].at if ended else as_of
     execution = f", execution {story.execution_id}" if story.execution_id > 1 else ""
-    told = f"{story.status.lower()}{execution}, {moment(begun)}, {length(end - begun)}"
+    caption = f"{story.status.lower()}{execution}, {moment(begun)}, {length(end - begun)}"
     head = element(
         "p",
         element("b", name),
         " ",
-        element("span", told, class_="quiet"),
+        element("span", caption, class_="quiet"),
     )
     left_out = story.events_in_all - len(story.events)
     return card(
@@ -53,22 +53,22 @@ def timeline(story: Story, as_of: float) -> Markup:
 
 
 def _bars(story: Story, begun: float, end: float) -> Markup:
-    answers = {event.scheduled_seq: event for event in story.events if event.type in ANSWERED}
-    asked = [event for event in story.events if event.type in ASKED]
+    answers = {event.scheduled_seq: event for event in story.events if event.type in RESOLVED}
+    scheduled = [event for event in story.events if event.type in SCHEDULED]
     whole = (end - begun) or 1e-9
     rows = []
-    for event in asked[:_MOST_BARS]:
+    for event in scheduled[:_MOST_BARS]:
         answer = answers.get(event.seq)
         stop = end if answer is None else answer.at
         failed = answer is not None and answer.type in FAILURES
-        kind = "failed" if failed else _KINDS[ASKED[event.type]] if answer else "running"
-        outcome = "no answer" if answer is None else "failed" if failed else "done"
-        told = f"{_called(event)}: {outcome} after {length(stop - event.at)}"
-        plot = charts.span(100 * (event.at - begun) / whole, 100 * (stop - event.at) / whole, kind, told)
-        note = element("small", f" {outcome}", class_="bad" if failed else None) if outcome != "done" else None
+        kind = "failed" if failed else _KINDS[SCHEDULED[event.type]] if answer else "running"
+        outcome = "not completed" if answer is None else "failed" if failed else "completed"
+        caption = f"{_called(event)}: {outcome} after {length(stop - event.at)}"
+        plot = charts.span(100 * (event.at - begun) / whole, 100 * (stop - event.at) / whole, kind, caption)
+        note = element("small", f" {outcome}", class_="bad" if failed else None) if outcome != "completed" else None
         rows.append((joined(text(_called(event)), note), plot, length(stop - event.at)))
     if not rows:
-        return none("It asked for nothing.")
+        return none("It has scheduled nothing.")
     return bars(rows, "gantt")
 
 
@@ -91,7 +91,7 @@ def _events(story: Story, begun: float) -> Markup:
 def _called(event: Event) -> str:
     attempt = _data(event.data).get("attempt", 1)
     again = f", attempt {attempt}" if isinstance(attempt, int) and attempt > 1 else ""
-    return f"{event.name or ASKED[event.type]}{again}"
+    return f"{event.name or SCHEDULED[event.type]}{again}"
 
 
 def _payload(data: str | None) -> str:
@@ -110,7 +110,7 @@ def _payload(data: str | None) -> str:
 
 
 def _reason(error: str | None) -> str:
-    """A failure in its own words."""
+    """Returns the type and message of a failure."""
     read = _data(error)
     if "message" not in read:
         return error or ""
@@ -118,7 +118,7 @@ def _reason(error: str | None) -> str:
 
 
 def _data(text: str | None) -> dict[str, Any]:
-    """Empty for what is no JSON object, or was cut."""
+    """Parses a JSON object; returns an empty one if it is none, or was cut off."""
     try:
         read = json.loads(text or "{}")
     except ValueError:

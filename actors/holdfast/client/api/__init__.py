@@ -1,0 +1,1 @@
+"""The REST calls of the client: connection, encoding, one method for each call."""

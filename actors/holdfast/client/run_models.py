@@ -1,0 +1,139 @@
+"""The values the client returns for orchestrations. Fields added by a newer server are ignored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from holdfast.orchestration.core.failures import Failure
+
+_ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
+_OF_EVERY_EVENT = frozenset({"seq", "type", "execution_id", "timestamp"})
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestrationSummary:
+    """An instance in a list of instances."""
+
+    instance_id: str
+    name: str
+    #: PENDING, RUNNING, SUSPENDED, BLOCKED, COMPLETED, FAILED or CANCELLED.
+    status: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReason:
+    """Why an instance is BLOCKED."""
+
+    #: ``non_determinism``, ``missing_orchestration``, ``missing_child``, ``missing_activity``, ``undeclared_mailbox``,
+    #: ``unfit_value`` or ``never_yields``.
+    kind: str
+    message: str
+    #: The step in the history, the step the code takes instead, and the line of code, if known.
+    expected: str | None
+    found: str | None
+    line: str | None
+    since: datetime
+    #: Whether it becomes SUSPENDED, not RUNNING, when the code matches the history again.
+    suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestrationStatus:
+    """The status of an instance."""
+
+    instance_id: str
+    name: str
+    version: str
+    #: PENDING, RUNNING, SUSPENDED, BLOCKED, COMPLETED, FAILED or CANCELLED.
+    status: str
+    #: Input and output are JSON values, as they are stored.
+    input: Any
+    output: Any
+    error: Failure | None
+    #: The reason given for the cancellation, if any.
+    reason: str | None
+    #: The value its code set last with ``ctx.set_status``.
+    custom_status: Any
+    #: Starts at 1; each ``continue_as_new`` adds 1.
+    execution_id: int
+    #: The number of events of the current execution.
+    events: int
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+    #: For a sub-orchestration, its parent: ``instance_id``, ``execution_id``, ``scheduled_seq``.
+    parent: dict[str, Any] | None
+    #: For a BLOCKED instance, why the deployed code cannot continue it.
+    blocked: BlockReason | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """An event of an instance's history."""
+
+    seq: int
+    #: For example ``ActivityScheduled``.
+    type: str
+    execution_id: int
+    timestamp: datetime
+    #: The fields specific to this type: ``name``, ``input``, ``scheduled_seq``, …
+    details: dict[str, Any]
+
+
+def summary(answer: dict[str, Any]) -> OrchestrationSummary:
+    return OrchestrationSummary(answer["instance_id"], answer["name"], answer["status"], _moment(answer["created_at"]))
+
+
+def status(answer: dict[str, Any]) -> OrchestrationStatus:
+    return OrchestrationStatus(
+        instance_id=answer["instance_id"],
+        name=answer["name"],
+        version=answer["version"],
+        status=answer["status"],
+        input=answer["input"],
+        output=answer["output"],
+        error=None if answer["error"] is None else failure(answer["error"]),
+        reason=answer.get("reason"),
+        custom_status=answer["custom_status"],
+        execution_id=answer["execution_id"],
+        events=answer["events"],
+        created_at=_moment(answer["created_at"]),
+        updated_at=_moment(answer["updated_at"]),
+        ended_at=None if answer["ended_at"] is None else _moment(answer["ended_at"]),
+        parent=answer.get("parent"),
+        blocked=None if answer.get("blocked") is None else _blocked(answer["blocked"]),
+    )
+
+
+def _blocked(answer: dict[str, Any]) -> BlockReason:
+    texts = {name: answer[name] for name in ("kind", "message", "expected", "found", "line")}
+    return BlockReason(**texts, since=_moment(answer["since"]), suspended=answer["suspended"])
+
+
+def event(answer: dict[str, Any]) -> HistoryEvent:
+    return HistoryEvent(
+        answer["seq"],
+        answer["type"],
+        answer["execution_id"],
+        _moment(answer["timestamp"]),
+        {key: value for key, value in answer.items() if key not in _OF_EVERY_EVENT},
+    )
+
+
+def failure(answer: dict[str, Any]) -> Failure:
+    return Failure(type=answer["type"], message=answer["message"], kind=answer["kind"])
+
+
+def ended(answer: dict[str, Any]) -> bool:
+    return answer["status"] in _ENDED
+
+
+def _moment(iso: str) -> datetime:
+    return datetime.fromisoformat(iso)

@@ -1,0 +1,1 @@
+"""Tokens, principals with their roles, and the audit log."""

@@ -1,0 +1,1 @@
+"""Dapr's actor API over the embedded host."""

@@ -1,0 +1,1 @@
+"""ASGI middleware and the HTTP protocol: limits, same-origin checks, authentication, rates."""

@@ -1,0 +1,162 @@
+"""Access checks: refuses requests from pages of other sites and, where tokens are set, requests without a valid one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from holdfast.errors import Forbidden, HoldfastError, InvalidRequest, Unauthorized
+from holdfast.gateway import ui as page
+from holdfast.gateway.auth.principal import CALLER, NOBODY, Caller
+from holdfast.gateway.error_responses import send_error
+from holdfast.names import check_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from holdfast.gateway.auth.audit_log import AuditLog
+    from holdfast.gateway.auth.tokens import Tokens
+    from holdfast.gateway.middleware.host_names import HostNames
+
+#: Paths that show no data and need no token: probes and the web UI's files. daprd's health endpoint needs none either,
+#: and Dapr SDKs poll it without one.
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1.0/healthz", "/v1.0/healthz/outbound", *page.FILES})
+
+# The path prefix of the API that Dapr SDKs call on their sidecar.
+_SIDECAR_API = "/v1.0/"
+_IDENTITY_HEADERS = frozenset({b"authorization", b"dapr-api-token", b"holdfast-tenant"})
+_WITHOUT_TOKENS = Caller()
+# Query parameters that other services use for a token.
+_SECRETS = frozenset(
+    {"token", "access_token", "auth_token", "api_key", "apikey", "authorization", "bearer", "password"}
+)
+_OTHER_SITE_VALUES = frozenset({b"cross-site", b"same-site"})
+_OTHER_SITES = "Pages of other sites may not call this server."
+
+
+class SameOrigin:
+    """Refuses requests that a browser sends for a page of another site.
+
+    A page may send a plain POST to any server without a preflight, and bodies are parsed as JSON whatever their content
+    type. The check is the same with tokens, without them and with ``--insecure``. The header Host must also be one that
+    ``host_names`` accepts.
+    """
+
+    def __init__(self, app: ASGIApp, audit: AuditLog, host_names: HostNames) -> None:
+        self._app = app
+        self._audit = audit
+        self._accepts = host_names.accepts
+        self._host_refusal = host_names.refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (error := self._refusal(scope)):
+            self._audit.refused(scope, error)
+            await send_error(send, error)
+            return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> HoldfastError | None:
+        refusal = origin = host = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host is not None:
+                    return InvalidRequest("The header Host is given twice: send it once.")
+                host = value
+                if self._accepts is not None and not self._accepts(value):
+                    refusal = self._host_refusal
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site" and value in _OTHER_SITE_VALUES:
+                refusal = _OTHER_SITES
+        # Browsers that do not send Sec-Fetch-Site still send Origin.
+        if origin is not None and origin.partition(b"://")[2] != host:
+            refusal = _OTHER_SITES
+        return None if refusal is None or scope["path"] in OPEN_PATHS else Forbidden(refusal)
+
+
+class Authentication:
+    """Identifies the caller and stores it in the scope. Without tokens every caller is an operator.
+
+    A token is sent as ``Authorization: Bearer TOKEN``. Dapr SDKs only know the header ``dapr-api-token``, which is
+    accepted on the paths of the sidecar API.
+    """
+
+    def __init__(
+        self, app: ASGIApp, audit: AuditLog, tokens: Callable[[], Tokens] | None, sidecar_paths: Collection[str] = ()
+    ) -> None:
+        self._app = app
+        self._audit = audit
+        self._tokens = tokens
+        # daprd's calls have a token of their own, which the Dapr host checks.
+        self._sidecar_paths = tuple(sidecar_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                self._identify(scope)
+            except HoldfastError as error:
+                self._audit.refused(scope, error)
+                await send_error(send, error)
+                return
+        await self._app(scope, receive, send)
+
+    def _identify(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        scope[CALLER] = NOBODY
+        if path.startswith(self._sidecar_paths):
+            return
+        if scope["query_string"]:
+            _check_query(scope["query_string"])
+        if path in OPEN_PATHS:
+            return
+        given = _given(scope)
+        caller = _WITHOUT_TOKENS if self._tokens is None else self._known(self._tokens(), path, given)
+        # Set before the checks below, so that the audit log names the caller of a refused request too.
+        scope[CALLER] = caller
+        if (named := given.get(b"holdfast-tenant")) is not None:
+            scope[CALLER] = caller = _of_tenant(caller, named)
+        if path.startswith(_SIDECAR_API):
+            caller.require_operator()
+
+    def _known(self, tokens: Tokens, path: str, given: dict[bytes, bytes]) -> Caller:
+        kind, _, bearer = given.get(b"authorization", b"").partition(b" ")
+        sent = [bearer.strip()] if kind.lower() == b"bearer" else []
+        if path.startswith(_SIDECAR_API):
+            sent.append(given.get(b"dapr-api-token", b""))
+        for token in sent:
+            if (caller := tokens.caller(token)) is not None:
+                return caller
+        raise Unauthorized("Unknown token." if any(sent) else None)
+
+
+def _check_query(query: bytes) -> None:
+    names = (unquote_to_bytes(part.partition(b"=")[0]) for part in query.split(b"&"))
+    if any(name.decode("latin-1").lower() in _SECRETS for name in names):
+        raise InvalidRequest(
+            "Send the token as 'Authorization: Bearer TOKEN', never in the URL, which proxies log. "
+            "If this was a token, replace it."
+        )
+
+
+def _given(scope: Scope) -> dict[bytes, bytes]:
+    """Returns the headers that identify the caller. Raises InvalidRequest when one of them is given twice."""
+    given: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _IDENTITY_HEADERS:
+            if name in given:
+                # A proxy before this server may have checked the other value.
+                raise InvalidRequest(f"The header {name.decode().title()} is given twice: send it once.")
+            given[name] = value
+    return given
+
+
+def _of_tenant(caller: Caller, header: bytes) -> Caller:
+    tenant = check_tenant(header.decode("latin-1"))
+    if tenant == caller.tenant:
+        return caller
+    if caller.bound:
+        raise Forbidden("This token is bound to another tenant than the one in the header Holdfast-Tenant.")
+    return replace(caller, tenant=tenant)

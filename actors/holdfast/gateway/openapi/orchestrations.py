@@ -1,0 +1,201 @@
+"""The OpenAPI descriptions of the orchestration calls: all answers, errors included, with examples."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast import errors
+from holdfast.gateway.openapi.queues import document as any_document
+from holdfast.gateway.openapi.schemas import Answer
+from holdfast.orchestration.api import requests
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Document = dict[str, Any]
+
+document = partial(any_document, tag="orchestrations")
+
+
+class StartAnswer(Answer):
+    instance_id: str
+    created: bool
+
+
+class FailureShown(Answer):
+    type: str
+    message: str
+    kind: str
+
+
+class BlockedShown(Answer):
+    kind: str
+    message: str
+    expected: str | None
+    found: str | None
+    line: str | None
+    since: str
+    suspended: bool
+
+
+class StatusAnswer(Answer):
+    instance_id: str
+    name: str
+    version: str
+    status: str
+    input: Any
+    output: Any
+    error: FailureShown | None
+    custom_status: Any
+    execution_id: int
+    events: int
+    created_at: str
+    updated_at: str
+    ended_at: str | None
+    reason: str | None = None
+    blocked: BlockedShown | None = None
+    parent: dict[str, Any] | None = None
+
+
+class HistoryAnswer(Answer):
+    events: list[dict[str, Any]]
+    next_cursor: str | None = None
+
+
+class Listed(Answer):
+    instance_id: str
+    name: str
+    status: str
+    created_at: str
+
+
+class ListAnswer(Answer):
+    orchestrations: list[Listed]
+    next_cursor: str | None = None
+
+
+class SuccessAnswer(Answer):
+    success: bool
+
+
+class AwaitedAnswer(Answer):
+    success: bool
+    awaited: bool
+
+
+_SUCCESS = {"success": True}
+_STATUS = {
+    "instance_id": "order-17",
+    "name": "checkout",
+    "version": "1",
+    "status": "RUNNING",
+    "input": {"order": 17},
+    "output": None,
+    "error": None,
+    "custom_status": None,
+    "execution_id": 1,
+    "events": 3,
+    "created_at": "2026-02-28T16:13:35.123Z",
+    "updated_at": "2026-02-28T16:13:35.456Z",
+    "ended_at": None,
+}
+_EVENT = {
+    "type": "ActivityScheduled",
+    "seq": 2,
+    "execution_id": 1,
+    "timestamp": "2026-02-28T16:13:35.123Z",
+    "name": "charge",
+    "input": {"order": 17},
+    "queue": "activities",
+    "attempt": 1,
+}
+_LISTED = {
+    "instance_id": "order-17",
+    "name": "checkout",
+    "status": "RUNNING",
+    "created_at": "2026-02-28T16:13:35.123Z",
+}
+_ENDED = (errors.NotFound, errors.OrchestrationEnded)
+
+
+def start(body: type[BaseModel]) -> Document:
+    described = document(
+        "Start an orchestration; no effect if the instance exists",
+        StartAnswer,
+        {"instance_id": "order-17", "created": True},
+        errors.NotFound,
+        body=body.model_json_schema(),
+        sent={"instance_id": "order-17", "input": {"order": 17}},
+        required=False,
+        status=202,
+    )
+    described["responses"]["200"] = described["responses"]["202"]
+    return described
+
+
+def listed(query: type[BaseModel]) -> Document:
+    return document("List instances", ListAnswer, {"orchestrations": [_LISTED]}, query=query)
+
+
+def history(query: type[BaseModel]) -> Document:
+    return document("Get the history of an instance", HistoryAnswer, {"events": [_EVENT]}, errors.NotFound, query=query)
+
+
+def wait(query: type[BaseModel]) -> Document:
+    return document(
+        "Wait for an instance to end and get its status", StatusAnswer, _STATUS, errors.NotFound, query=query
+    )
+
+
+def delete(query: type[BaseModel]) -> Document:
+    return document("Delete an instance", SuccessAnswer, _SUCCESS, *_ENDED, query=query)
+
+
+def raise_event(query: type[BaseModel]) -> Document:
+    return document(
+        "Raise an event; the body is its data",
+        SuccessAnswer,
+        _SUCCESS,
+        *_ENDED,
+        query=query,
+        body={},
+        sent={"by": "ann"},
+        required=False,
+        status=202,
+    )
+
+
+def _accepted(summary: str, body: type[BaseModel] | None, sent: Any) -> Document:
+    return document(
+        summary,
+        SuccessAnswer,
+        _SUCCESS,
+        *_ENDED,
+        body={"type": "object", "additionalProperties": False} if body is None else body.model_json_schema(),
+        sent=sent,
+        required=False,
+        status=202,
+    )
+
+
+STATUS = document("Get the status of an instance", StatusAnswer, _STATUS, errors.NotFound)
+CANCEL = _accepted("Cancel an instance", requests.CancelRequest, {"reason": "no longer needed"})
+SUSPEND = _accepted("Suspend an instance", requests.SuspendRequest, {"reason": "maintenance"})
+RESUME = _accepted("Resume an instance", None, {})
+OUTCOME = document(
+    "Report the outcome of an activity; for workers",
+    SuccessAnswer,
+    _SUCCESS,
+    errors.NotFound,
+    body=requests.OutcomeRequest.model_json_schema(),
+    sent={"of": "activity", "execution_id": 1, "scheduled_seq": 2, "result": "null"},
+    status=202,
+)
+AWAITED = document(
+    "Ask whether an instance still awaits an activity; for workers",
+    AwaitedAnswer,
+    {"success": True, "awaited": True},
+    body=requests.AwaitedRequest.model_json_schema(),
+    sent={"execution_id": 1, "scheduled_seq": 2},
+)

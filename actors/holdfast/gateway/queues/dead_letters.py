@@ -1,0 +1,96 @@
+"""Dead letters over REST: lists and redrives them, and hands over transfers to other queues."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError
+from holdfast.logs import message_of
+from holdfast.names import in_same_tenant, split_partition, split_tenant
+from holdfast.runtime.serialization import dump
+from holdfast.wire.errors import raise_for_refusal
+
+if TYPE_CHECKING:
+    from holdfast.gateway.queues.partitions import Answer, Partitions
+
+log = logging.getLogger(__name__)
+
+# How long a call waits for its transfers to arrive before it answers. They arrive without this, too, only later.
+MOMENT_SECONDS = 2.0
+# The time limit for one redrive call; its answer says whether there is more.
+REDRIVE_SECONDS = 20.0
+
+
+class DeadLetters:
+    """The dead letters of a queue are stored in its dead-letter queue, which several queues may share.
+
+    Called on a dead-letter queue itself, the methods cover all its items.
+    """
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    async def page(self, queue: str, limit: int, cursor: str | None) -> Answer:
+        """Returns one page of the queue's dead letters."""
+        target, asked = await self._place(queue)
+        asked["limit"] = limit
+        if cursor is not None:
+            asked["cursor"] = cursor
+        return raise_for_refusal(await self._partitions.call(target, "DeadLetters", dump(asked)))
+
+    async def redrive(self, queue: str, ids: list[str] | None, most: int | None) -> Answer:
+        """Returns dead letters to their original queues: the ones with these ids or all, at most ``most``."""
+        target, asked = await self._place(queue)
+        if ids is not None:
+            asked["ids"] = ids
+        # Limited to the present number: an item that fails again and comes back is not redriven a second time.
+        left = await self._number(target) if most is None and ids is None else most
+        clock = asyncio.get_running_loop().time
+        until = clock() + REDRIVE_SECONDS
+        redriven, more = 0, True
+        while more and left != 0 and clock() < until:
+            answer = raise_for_refusal(await self._partitions.call(target, "Redrive", dump(_limited(asked, left))))
+            redriven += answer["redriven"]
+            left = None if left is None else left - answer["redriven"]
+            more = answer["more"]
+            if "cursor" in answer:
+                asked["cursor"] = answer["cursor"]
+        if redriven:
+            await self.deliver(target)
+        unfinished = {"more": True} if more and left != 0 else {}
+        return {"success": True, "redriven": redriven, **unfinished}
+
+    async def deliver(self, queue: str, partition: int = 0) -> None:
+        """Hands over this partition's pending transfers for up to ``MOMENT_SECONDS``; the queue continues by itself."""
+        try:
+            async with asyncio.timeout(MOMENT_SECONDS):
+                await self._deliver(queue, partition)
+        except (HoldfastError, TimeoutError) as error:
+            log.info("queue %s: transfers are still pending; the queue retries them: %s", queue, message_of(error))
+
+    async def _deliver(self, queue: str, partition: int) -> None:
+        done = b"null"
+        while True:
+            transfer = raise_for_refusal(await self._partitions.call(queue, "Transferred", done, partition))["next"]
+            if transfer is None:
+                return
+            target, number = split_partition(in_same_tenant(queue, transfer["target"]))
+            raise_for_refusal(await self._partitions.call(target, "Receive", dump(transfer), number))
+            done = dump({"number": transfer["number"]})
+
+    async def _place(self, queue: str) -> tuple[str, dict[str, Any]]:
+        """Returns the dead-letter queue to ask, and the request that selects this queue's dead letters in it."""
+        target = raise_for_refusal(await self._partitions.call(queue, "Stats"))["dead_letter_queue"]
+        if target is None:
+            return queue, {}
+        return in_same_tenant(queue, target), {"original_queue": split_tenant(queue)[1]}
+
+    async def _number(self, target: str) -> int:
+        count: int = raise_for_refusal(await self._partitions.call(target, "Stats"))["count"]
+        return count
+
+
+def _limited(asked: dict[str, Any], left: int | None) -> dict[str, Any]:
+    return asked if left is None else asked | {"max": left}

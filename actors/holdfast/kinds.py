@@ -1,0 +1,26 @@
+"""The actor types and state keys that Holdfast stores under. It imports nothing: readers of the store need no actor."""
+
+from __future__ import annotations
+
+QUEUE_TYPE = "PushPopActor"
+QUEUE_INDEX_TYPE = "QueueIndexActor"
+ORCHESTRATION_TYPE = "OrchestrationActor"
+INSTANCE_INDEX_TYPE = "InstanceIndexActor"
+TENANT_INDEX_TYPE = "TenantIndexActor"
+RESCUER_TYPE = "RescuerActor"
+IDEMPOTENCY_TYPE = "IdempotencyActor"
+NOTIFIER_TYPE = "NotifierActor"
+
+#: Of a queue: what it knows of itself and of its segments, and its configuration.
+METADATA = "metadata"
+CONFIG = "config"
+
+#: Of an instance: its record, and the values that are too large to lie in it.
+HEAD = "instance"
+INPUT = "input"
+ENDING = "outcome"
+CUSTOM_STATUS = "custom-status"
+
+#: Of an idempotency key: its record, and the key itself, as actor ids hold only a digest.
+RECORD = "record"
+KEY = "key"

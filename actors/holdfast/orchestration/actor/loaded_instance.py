@@ -1,0 +1,400 @@
+"""An instance in memory: its stored record, and its code suspended where it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.errors import HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
+from holdfast.kinds import ENDING
+from holdfast.logs import counted
+from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
+from holdfast.orchestration.core.event_ids import EventIds, digest
+from holdfast.orchestration.core.history import EventRaised
+from holdfast.orchestration.core.instance import Blocked, Instance, Verdict
+from holdfast.orchestration.core.limits import TURN_BYTES
+from holdfast.orchestration.core.messages import ActivityOutcome, Cancel, Outcome, RaiseEvent, Resume, Start, Suspend
+from holdfast.orchestration.core.outcome import cancelled_without_code
+from holdfast.orchestration.core.replay import unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.orchestration.core.effects import Effect
+    from holdfast.orchestration.core.instance import Reply
+    from holdfast.orchestration.core.messages import Message
+    from holdfast.orchestration.registry import Registry
+    from holdfast.orchestration.storage.record import InstanceRecord
+    from holdfast.runtime.metrics import Metrics
+    from holdfast.runtime.unit_of_work import Turn
+
+log = logging.getLogger(__name__)
+
+_UNDECLARED = "other"
+# Executions that received mail and continued as new, after which a turn is saved.
+_EXECUTIONS_AT_ONCE = 50
+# Messages of the inbox, after which a turn is saved. More than one turn adds, so that the inbox empties.
+_MESSAGES_AT_ONCE = 400
+
+
+class TurnFull(Exception):
+    """Raised when a message has to wait for the next turn, because this one has enough to save."""
+
+
+class LoadedInstance:
+    """The stored record of an instance, and its code suspended where it waits."""
+
+    def __init__(
+        self,
+        record: InstanceRecord,
+        registry: Registry,
+        metrics: Metrics,
+        now: Callable[[], float],
+        *,
+        tenant: str,
+        restored: bool,
+    ) -> None:
+        self.record = record
+        self._tenant = tenant
+        #: Whether the instance was loaded from the store, as opposed to new.
+        self.restored = restored
+        #: For an instance loaded after its end: the index entry that was written before, or that recovery writes.
+        self.left_to_recovery = (record.listing,) if restored and record.ended else None
+        self._registry = registry
+        self._metrics = metrics
+        self._now = now
+        self._instance: Instance | None = None
+        #: Whether a replay since it was loaded has found that its code does not fit.
+        self._does_not_fit = False
+        #: For a BLOCKED instance: its calls without a recorded result, and the results in its inbox.
+        self._unanswered: set[int] | None = None
+        self._answered: set[tuple[int, int]] | None = None
+        #: The name, outcome and duration of activities whose outcome is not saved yet.
+        self._latencies: list[tuple[str, str, float]] = []
+        #: Log records to write when this turn is saved.
+        self._to_be_logged: list[tuple[int, str, tuple[object, ...]]] = []
+
+    @property
+    def needs_indexing(self) -> bool:
+        return self.record.needs_indexing and self.left_to_recovery != (self.record.listing,)
+
+    @property
+    def owes(self) -> bool:
+        """Whether the outbox is not empty or the index entry is outdated."""
+        return bool(self.record.outbox) or self.needs_indexing
+
+    @property
+    def settled(self) -> bool:
+        return self.record.settled and not self.goes_on and not self.needs_indexing
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next turn is due now: an execution has yet to begin, or the inbox has to be delivered."""
+        record = self.record
+        if not record.exists or record.ended or record.blocking.reason is not None:
+            return False
+        return not record.begun or record.blocking.delivering
+
+    def is_another(self, incarnation: str | None) -> bool:
+        """Returns whether a message with this incarnation is meant for an earlier instance with the same id."""
+        return incarnation is not None and self.record.exists and incarnation != self.record.seed
+
+    # Code
+
+    async def bring_back(self, turn: Turn, *, again: bool = False, deliver: bool = True) -> Instance | None:
+        """Returns the instance with its code, replayed if necessary; None when it is BLOCKED.
+
+        With ``again`` code that did not fit is tried once more. Without ``deliver`` messages that arrived while the
+        instance was BLOCKED stay in the inbox.
+        """
+        if self._instance is not None or (self._does_not_fit and not again):
+            return self._instance
+        record = self.record
+        events = await turn.drive(record.history())
+        if events:
+            self._metrics.replays.labels(record.name).inc()
+        event_ids = EventIds(await turn.drive(record.event_ids()))
+        was_blocked = record.blocking.reason is not None
+        # Read before anything changes: a read error leaves the instance BLOCKED, and is retried.
+        kept = await turn.drive(record.blocking.inbox.first()) if was_blocked else []
+        try:
+            self._instance = Instance.restore(
+                self._registry,
+                record.instance_id,
+                events,
+                begun=record.begun,
+                event_ids=event_ids,
+                mail_is_stored=True,
+                executions_at_once=_EXECUTIONS_AT_ONCE,
+            )
+        except Blocked as blocked:
+            self._block(blocked)
+            return None
+        if accepted := record.blocking.accept(self._instance.accepted):
+            self._log(
+                logging.WARNING,
+                "orchestration %s: input or due time differs from the history in %s, the first at event %d (%s); "
+                "the recorded results are used",
+                *(record.instance_id, counted(len(accepted), "call")),
+                *(accepted[0].seq, getattr(accepted[0], "name", "a timer")),
+            )
+        if was_blocked:
+            if not deliver:
+                record.blocking.go_on()
+            elif kept:
+                await self._deliver_kept(turn, kept)
+            else:
+                self._deliver([])
+            if self._instance is not None:
+                self._does_not_fit = False
+                self._unanswered = None
+        return self._instance
+
+    def _block(self, blocked: Blocked) -> None:
+        record = self.record
+        if not record.exists:
+            # Nothing is stored that could be marked as BLOCKED.
+            raise Unavailable(str(blocked))
+        self.forget_instance()
+        self._does_not_fit = True
+        self._unanswered = self._answered = None
+        if record.block(blocked.reason, self._now()):
+            # Without the message of the reason, which may contain inputs.
+            self._log(
+                logging.WARNING,
+                "orchestration %s is BLOCKED (%s): the deployed code cannot continue it; its status has the reason. "
+                "It continues when code that fits is deployed",
+                *(record.instance_id, blocked.reason["kind"]),
+            )
+
+    async def _deliver_kept(self, turn: Turn, messages: Sequence[Message]) -> None:
+        """Delivers ``messages``, the first of the inbox, and further messages up to the limit of a turn.
+
+        Timers that became due meanwhile fire after all of them, as after a suspension: an approval that arrived and
+        was acknowledged in time must not be too late because the code was not deployed.
+        """
+        inbox = self.record.blocking.inbox
+        left = _MESSAGES_AT_ONCE
+        with suppress(TurnFull):
+            suspension = self.record.blocking.suspension
+            if suspension is not None and await self._begun():
+                self._deliver([suspension], fire_timers=False)
+        while messages and left > 0:
+            taken = await self._deliver_in_order(messages[:left])
+            inbox.taken(taken)
+            left -= taken
+            if taken < len(messages):
+                return
+            messages = await turn.drive(inbox.first())
+
+    async def _deliver_in_order(self, messages: Sequence[Message]) -> int:
+        """Delivers messages. Returns how many were delivered before the turn was full or the instance was BLOCKED."""
+        taken = 0
+        with suppress(TurnFull):
+            while taken < len(messages) and self.record.unsaved_bytes < TURN_BYTES and await self._begun():
+                message, blocking = messages[taken], self.record.blocking
+                replies = [] if blocking.is_overruled(message) else self._deliver([message], fire_timers=False)
+                if replies is None:
+                    break
+                blocking.delivered(message)
+                # A suspend without effect was cancelled by a resume, which is no reason to warn.
+                if any(isinstance(reply, HoldfastError) for reply in replies) and not isinstance(
+                    message, Suspend | Resume
+                ):
+                    # The sender has received its reply already, so the message is only logged.
+                    log.warning(
+                        "orchestration %s rejects a message that arrived while it was BLOCKED (%s); dropped",
+                        *(self.record.instance_id, type(message).__name__),
+                    )
+                taken += 1
+        return taken
+
+    def _deliver(self, messages: Sequence[Message], *, fire_timers: bool = True) -> list[Reply] | None:
+        """Delivers messages and returns the replies; None when the code does not fit and the instance is BLOCKED."""
+        instance = self._instance
+        assert instance is not None
+        now = self._now()
+        called = {
+            place: instance.activity_called(message.execution_id, message.scheduled_seq)
+            for place, message in enumerate(messages)
+            if isinstance(message, ActivityOutcome)
+        }
+        try:
+            delivery = instance.deliver(messages, now, fire_timers=fire_timers)
+        except Blocked as blocked:
+            self._block(blocked)
+            return None
+        self._note_overrun(instance, now)
+        if self.record.blocking.reason is not None:
+            self.record.blocking.go_on()
+            self._log(logging.INFO, "orchestration %s is no longer BLOCKED and continues", instance.instance_id)
+        self.record.add_turn(instance, delivery.events, delivery.effects, now)
+        for place, (message, reply) in enumerate(zip(messages, delivery.replies, strict=True)):
+            call = called.get(place)
+            if reply is Verdict.NEVER_SCHEDULED:
+                self._metrics.unscheduled.inc()
+                log.warning("orchestration %s: completion of a call it never made; ignored", instance.instance_id)
+            elif call is not None and isinstance(message, ActivityOutcome) and reply is Verdict.RECORDED:
+                ended = "completed" if message.error is None else "failed"
+                self._latencies.append((call.name, ended, max(0.0, now - call.timestamp)))
+        return delivery.replies
+
+    def _note_overrun(self, instance: Instance, now: float) -> None:
+        if instance.started is not None:
+            runaways = self._registry.runaways
+            note = runaways.overran if instance.overran else runaways.yielded
+            note(self._tenant, instance.started.name, instance.started.version, now)
+
+    def check_start(self, name: str, version: str | None) -> None:
+        """Raises StartsRefused for a new instance of an orchestration whose last instances did not yield."""
+        if not self.record.exists:
+            with suppress(UnknownOrchestration):  # rejected when the start is delivered
+                definition = self._registry.orchestration(name, version)
+                self._registry.runaways.check_start(self._tenant, definition, self._now())
+
+    # Messages
+
+    async def deliver(self, turn: Turn, message: Message) -> Reply:
+        if self.record.ended:
+            # Handled without its code, which may no longer be deployed.
+            if isinstance(message, Start) and message.parent is not None and message.parent == self.record.parent:
+                # The parent starts it again, so it may have missed the notification: send it once more.
+                [ending] = await turn.drive(self.record.values(ENDING))
+                self.record.notify_parent(ending, self._now())
+            if isinstance(message, Start | Outcome):
+                return Verdict.DUPLICATE
+            if isinstance(message, RaiseEvent) and await self._was_raised(turn, message.event_id):
+                return Verdict.DUPLICATE
+            raise OrchestrationEnded(f"The orchestration {self.record.instance_id} has ended.")
+        if not self.record.exists and not isinstance(message, Start):
+            raise NotFound(f"There is no orchestration {self.record.instance_id}.")
+        instance = await self.bring_back(turn)
+        if instance is not None and self.record.blocking.inbox.empty and await self._begun():
+            replies = self._deliver([message])
+            if replies is not None:
+                return replies[0]
+        if isinstance(message, Start):
+            return Verdict.DUPLICATE
+        if isinstance(message, Cancel) and self._instance is None:
+            await self._cancel_without_code(turn, message)
+        else:
+            self._keep(message)
+        return Verdict.RECORDED
+
+    async def _begun(self) -> bool:
+        """Runs the first steps of executions that have yet to begin. Returns False when the instance is BLOCKED."""
+        while self._instance is not None and not self._instance.begun:
+            # Messages are delivered after that, to the execution that waits for them.
+            if self.record.unsaved_bytes >= TURN_BYTES:
+                raise TurnFull
+            self._deliver([])
+            await asyncio.sleep(0)
+        return self._instance is not None
+
+    def _keep(self, message: Message) -> None:
+        """Adds a message to the inbox, to be delivered after the earlier ones when the code fits."""
+        self.record.unsaved_bytes += self.record.blocking.keep(message)
+        if self._answered is not None and isinstance(message, Outcome):
+            self._answered.add((message.execution_id, message.scheduled_seq))
+        if isinstance(message, Suspend | Resume):
+            self.record.blocking.suspend(isinstance(message, Suspend))
+
+    async def _cancel_without_code(self, turn: Turn, message: Cancel) -> None:
+        events = await turn.drive(self.record.history())
+        now = max(self._now(), events[-1].timestamp)
+        self.record.end(*cancelled_without_code(self.record.instance_id, events, message.reason, now), now)
+
+    async def _was_raised(self, turn: Turn, event_id: str | None) -> bool:
+        """Returns whether an event with this id was received before, so that raising it again is a repeat."""
+        if event_id is None:
+            return False
+        events = await turn.drive(self.record.history())
+        if any(isinstance(event, EventRaised) and event.event_id == event_id for event in events):
+            return True
+        return digest(event_id) in await turn.drive(self.record.event_ids())
+
+    async def awaits(self, turn: Turn, execution_id: int, scheduled_seq: int) -> bool:
+        """Returns whether the result of an activity is still needed; for a BLOCKED instance, according to history."""
+        instance = await self.bring_back(turn)
+        if instance is not None:
+            waits = instance.waits_for_activity(execution_id, scheduled_seq)
+        else:
+            if self._unanswered is None:
+                self._unanswered = {event.seq for event in unanswered(await turn.drive(self.record.history()))}
+            waits = execution_id == self.record.execution_id and scheduled_seq in self._unanswered
+        if not waits or self.record.blocking.inbox.empty:
+            return waits
+        if self._answered is None:
+            kept = await turn.drive(self.record.blocking.inbox.all())
+            outcomes = [message for message in kept if isinstance(message, Outcome)]
+            self._answered = {(outcome.execution_id, outcome.scheduled_seq) for outcome in outcomes}
+        return (execution_id, scheduled_seq) not in self._answered
+
+    # Timers and recovery
+
+    async def go_on(self, turn: Turn) -> None:
+        """Fires due timers, retries BLOCKED code, and delivers the inbox."""
+        moment, now = self.record.next_moment, self._now()
+        is_due = moment is not None and moment <= now
+        if not (is_due or self.record.blocking.delivering):
+            return
+        was_blocked = self.record.blocking.reason is not None
+        if await self.bring_back(turn, again=True) is None or was_blocked:
+            return
+        if self.record.blocking.delivering:
+            await self._deliver_kept(turn, await turn.drive(self.record.blocking.inbox.first()))
+        else:
+            self._deliver([])
+
+    def saved(self) -> None:
+        """Records metrics and writes the log records of the saved turn."""
+        latencies, self._latencies = self._latencies, []
+        for called, ended, seconds in latencies:
+            # Code may generate names, so undeclared activities share one label.
+            name = _UNDECLARED if self._registry.activity(called) is None else called
+            self._metrics.activities.labels(name, ended).observe(seconds)
+        lines, self._to_be_logged = self._to_be_logged, []
+        for level, message, arguments in lines:
+            log.log(level, message, *arguments)
+
+    def _log(self, level: int, message: str, *arguments: object) -> None:
+        self._to_be_logged.append((level, message, arguments))
+
+    async def fail(self, turn: Turn, error: Exception) -> None:
+        """Ends the instance, unless it has ended, does not exist, or its code does not fit."""
+        if self.record.exists and not self.record.ended:
+            now = self._now()
+            # Without delivering the inbox: its messages may have caused the step that failed.
+            instance = await self.bring_back(turn, again=True, deliver=False)
+            if instance is None:
+                return  # BLOCKED: its code took no step
+            delivery = instance.fail(error, now)
+            self.record.add_turn(instance, delivery.events, delivery.effects, now)
+
+    def wanted(self, effect: Effect) -> bool:
+        """Returns whether an effect still has to be sent: not if its call has a result or was withdrawn."""
+        if not isinstance(effect, RunActivity | StartSubOrchestration):
+            return True
+        if isinstance(effect, StartSubOrchestration) and effect.parent is None:
+            return True  # detached
+        if self.record.ended:
+            return False
+        if self._instance is None:
+            return True
+        return self._instance.waits_for_activity(effect.execution_id, effect.scheduled_seq)
+
+    def replace(self, record: InstanceRecord) -> None:
+        self.forget_instance()
+        self._does_not_fit = False
+        self._unanswered = self._answered = None
+        self.record = record
+
+    def forget_instance(self) -> None:
+        if self._instance is not None:
+            self._instance.close()
+            self._instance = None
+
+    def close(self) -> None:
+        self.forget_instance()

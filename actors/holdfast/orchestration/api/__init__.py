@@ -1,0 +1,1 @@
+"""The public interface of an instance: actor interface, requests and replies."""

@@ -1,0 +1,119 @@
+"""The replies of an instance: the same JSON objects by REST and by actor call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from holdfast.errors import HoldfastError
+from holdfast.orchestration.core.history import shown_payload
+from holdfast.orchestration.core.instance import Verdict
+from holdfast.pushpop.api.replies import iso, refused
+from holdfast.runtime.serialization import is_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.orchestration.core.history import Event
+    from holdfast.orchestration.core.instance import Reply
+    from holdfast.orchestration.storage.record import InstanceRecord
+
+Answer = dict[str, Any]
+
+_TIMES = ("timestamp", "fire_at")
+
+
+def taken(reply: Reply) -> Answer:
+    """Returns the reply to a message."""
+    if isinstance(reply, HoldfastError):
+        return refused(reply)
+    return {"success": True, "outcome": reply.value}
+
+
+def started(record: InstanceRecord, reply: Reply) -> Answer:
+    if isinstance(reply, HoldfastError):
+        return refused(reply)
+    return {
+        "success": True,
+        "instance_id": record.instance_id,
+        "created": reply is Verdict.RECORDED,
+        "parent": None if record.parent is None else record.parent.dump(),
+    }
+
+
+def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> Answer:
+    ending = ending or {}
+    answer: Answer = {
+        "instance_id": record.instance_id,
+        "name": record.name,
+        "version": record.version,
+        "status": record.status.value,
+        "input": _value(given),
+        "output": _value(ending.get("output")),
+        "error": shown_failure(ending["error"]) if "error" in ending else None,
+        "custom_status": _value(record.custom_status),
+        "execution_id": record.execution_id,
+        "events": record.events,
+        "created_at": iso(record.created_at),
+        "updated_at": iso(record.updated_at),
+        "ended_at": None if record.ended_at is None else iso(record.ended_at),
+    }
+    if ending.get("reason") is not None:
+        answer["reason"] = ending["reason"]
+    if record.blocking.reason is not None:
+        answer["blocked"] = shown_reason(record.blocking.reason)
+    if record.parent is not None:
+        answer["parent"] = shown_parent(record.parent.dump())
+    return answer
+
+
+def history(events: Sequence[Event], last: int, *, recorded: bool = False) -> Answer:
+    answer: Answer = {"events": [_recorded(event) if recorded else shown_event(event) for event in events]}
+    if events and events[-1].seq < last:
+        answer["next_cursor"] = str(events[-1].seq)
+    return answer
+
+
+def shown_reason(reason: Answer) -> Answer:
+    """Returns the reason why an instance is BLOCKED, as it is shown."""
+    return {**reason, "since": iso(reason["since"])}
+
+
+def shown_failure(failure: Answer) -> Answer:
+    """Returns a failure without its stack trace, which is only logged."""
+    return {key: failure[key] for key in ("type", "message", "kind")}
+
+
+def shown_parent(parent: Answer) -> Answer:
+    """Returns a parent without its incarnation, which is internal."""
+    return {key: parent[key] for key in ("instance_id", "execution_id", "scheduled_seq")}
+
+
+def _recorded(event: Event) -> Answer:
+    """Returns an event exactly as recorded, for a replay, without stack traces."""
+    dumped = event.dump()
+    if "error" in dumped:
+        dumped["error"].pop("stack", None)
+    return dumped
+
+
+def shown_event(event: Event) -> Answer:
+    shown = event.show()
+    for name in _TIMES:
+        if name in shown:
+            shown[name] = iso(shown[name])
+    if "error" in shown:
+        shown["error"] = shown_failure(shown["error"])
+    if "parent" in shown:
+        shown["parent"] = shown_parent(shown["parent"])
+    for hidden in ("seed", "mail", "mailboxes"):
+        shown.pop(hidden, None)
+    return shown
+
+
+def _value(text: str | None) -> Any:
+    if text is None:
+        return None
+    # Embed the text without parsing it, except deeply nested text, which a client may be unable to parse.
+    return shown_payload(text) if is_deep(text) else orjson.Fragment(text.encode())

@@ -1,0 +1,199 @@
+"""The requests to an orchestration, validated on arrival, by REST and by actor call."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from holdfast.errors import InvalidRequest, TooLarge
+from holdfast.names import check_id
+from holdfast.orchestration.core.failures import Failure, Kind
+from holdfast.orchestration.core.json_records import Parent
+from holdfast.orchestration.core.messages import (
+    ActivityOutcome,
+    Cancel,
+    Message,
+    RaiseEvent,
+    Resume,
+    Start,
+    SubOrchestrationOutcome,
+    Suspend,
+)
+from holdfast.pushpop.api.requests import Key, Request, Text
+from holdfast.runtime.serialization import check_lossless, check_number_of_containers, dump, load
+
+MAX_PAYLOAD_BYTES = 1024 * 1024
+MAX_PAGE = 1000
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class ParentRequest(Request):
+    instance_id: str
+    incarnation: Annotated[str | None, Field(max_length=255)] = None
+    execution_id: Annotated[int, Field(ge=1)]
+    scheduled_seq: Annotated[int, Field(ge=1)]
+
+
+class StartRequest(Request):
+    name: Name
+    input: Annotated[Any, Field(description="Any JSON value.")] = None
+    version: Annotated[str | None, Field(max_length=255)] = None
+    #: The instance that starts this one as a child.
+    parent: ParentRequest | None = None
+    #: Seeds random numbers and identifies the incarnation; generated when left out.
+    seed: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+
+    def message(self) -> Message:
+        parent = None if self.parent is None else Parent(**self.parent.model_dump())
+        return Start(
+            name=self.name,
+            input=payload(self.input, "input"),
+            seed=self.seed or secrets.token_hex(8),
+            version=self.version,
+            parent=parent,
+        )
+
+
+class RaiseEventRequest(Request):
+    name: Name
+    data: Any = None
+    event_id: Key = None
+
+    def message(self) -> Message:
+        check_id(self.name, "event name")
+        return RaiseEvent(name=self.name, data=payload(self.data, "data"), event_id=self.event_id)
+
+
+class ReasonRequest(Request):
+    reason: Text = None
+
+
+class CancelRequest(ReasonRequest):
+    def message(self) -> Message:
+        return Cancel(reason=self.reason)
+
+
+class CancelChildRequest(CancelRequest):
+    """Cancels a child whose parent no longer waits for it."""
+
+    parent: ParentRequest
+
+    def is_from(self, parent: Parent | None) -> bool:
+        """Returns whether the request comes from this parent. No other instance may be cancelled by it."""
+        return parent is not None and Parent(**self.parent.model_dump()) == parent
+
+
+class SuspendRequest(ReasonRequest):
+    def message(self) -> Message:
+        return Suspend(reason=self.reason)
+
+
+class ResumeRequest(Request):
+    def message(self) -> Message:
+        return Resume()
+
+
+class FailureRequest(Request):
+    type: str
+    message: str
+    kind: Kind = "error"
+    types: Annotated[list[str], Field(fail_fast=True, default_factory=list)]
+    stack: str | None = None
+
+
+class OutcomeRequest(Request):
+    """The outcome of an activity, sent by its worker, or of a child, sent by the child. Payloads are JSON text."""
+
+    of: Annotated[str, Field(pattern="^(activity|sub)$")]
+    execution_id: Annotated[int, Field(ge=1)]
+    scheduled_seq: Annotated[int, Field(ge=1)]
+    #: The incarnation it is for; any when left out.
+    incarnation: Annotated[str | None, Field(max_length=255)] = None
+    result: str | None = None
+    error: FailureRequest | None = None
+
+    def message(self) -> Message:
+        kind = ActivityOutcome if self.of == "activity" else SubOrchestrationOutcome
+        result = None if self.result is None else json_text(self.result, "result")
+        return kind(
+            execution_id=self.execution_id, scheduled_seq=self.scheduled_seq, result=result, error=self._failure()
+        )
+
+    def _failure(self) -> Failure | None:
+        if self.error is None:
+            return None
+        fields = self.error.model_dump()
+        _check_size(len(dump(fields)), "error")
+        return Failure.load(fields)
+
+
+class AwaitedRequest(Request):
+    incarnation: str | None = None
+    execution_id: int
+    scheduled_seq: int
+
+
+class WaitRequest(Request):
+    #: The notifier to call when the instance has ended.
+    notify: str | None = None
+
+
+class HistoryRequest(Request):
+    #: The current execution when left out.
+    execution_id: Annotated[int | None, Field(ge=1)] = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+    cursor: Annotated[int, Field(ge=0)] = 0
+    #: Return events exactly as stored, for a replay.
+    recorded: bool = False
+
+
+class DeleteRequest(Request):
+    force: bool = False
+
+
+class SentRequest(Request):
+    number: Annotated[int, Field(ge=0)]
+
+
+class ListedRequest(Request):
+    indexed_as: str | None
+
+
+def payload(value: Any, what: str) -> str:
+    """Returns a payload as JSON text. Raises InvalidRequest, or TooLarge."""
+    check_lossless({what: value})
+    text = dump(value)
+    _check_size(len(text), what)
+    if "\\u0000" in (decoded := text.decode()):
+        raise InvalidRequest(f"{what}: U+0000 cannot be stored.")
+    return decoded
+
+
+def json_text(text: str, what: str) -> str:
+    """Returns a payload received as JSON text. Raises InvalidRequest for text that is not JSON, and TooLarge."""
+    _check_size(len(text) if text.isascii() else len(text.encode()), what)
+    check_number_of_containers(text)
+    try:
+        check_lossless({what: load(text)})
+    except ValueError as error:
+        raise InvalidRequest(f"{what}: is not JSON: {error}.") from error
+    return text
+
+
+def _check_size(size: int, what: str) -> None:
+    if size > MAX_PAYLOAD_BYTES:
+        raise TooLarge(f"{what}: {MAX_PAYLOAD_BYTES // 1024 // 1024} MiB at most; this has {size} bytes.")
+
+
+MESSAGES: dict[str, type[Request]] = {
+    "Start": StartRequest,
+    "RaiseEvent": RaiseEventRequest,
+    "Cancel": CancelRequest,
+    "CancelChild": CancelChildRequest,
+    "Suspend": SuspendRequest,
+    "Resume": ResumeRequest,
+    "Complete": OutcomeRequest,
+}

@@ -1,0 +1,1 @@
+"""The orchestration engine: histories in, decisions and effects out. No I/O, no clock."""

@@ -1,0 +1,37 @@
+"""Errors that block an instance because the deployed code cannot continue it, each with its own ``kind``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.errors import NonDeterminism
+from holdfast.orchestration.core.history import ActivityScheduled
+
+if TYPE_CHECKING:
+    from holdfast.orchestration.core.history import Event
+
+
+def missing_definition(
+    kind: type[Event], name: str, *, expected: str | None, found: str, line: str | None
+) -> NonDeterminism:
+    """Returns the error for a recorded call whose activity or sub-orchestration is no longer declared."""
+    missing, called = ("activity", "activity") if kind is ActivityScheduled else ("child", "sub-orchestration")
+    return NonDeterminism(
+        f"The {called} {name}, which the instance has called, is no longer declared. Deploy it again.",
+        kind=f"missing_{missing}",
+        expected=expected,
+        found=found,
+        line=line,
+    )
+
+
+def unfit_value(subject: str, *, expected: str, found: str, line: str | None) -> NonDeterminism:
+    """Returns the error for a recorded value that fitted its declared type before, but does not fit it now."""
+    return NonDeterminism(
+        f"{subject} no longer fits the type that the code declares for it. "
+        "Declare a type that takes it, or give changed code a new version.",
+        kind="unfit_value",
+        expected=expected,
+        found=found,
+        line=line,
+    )

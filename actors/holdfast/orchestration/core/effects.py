@@ -1,0 +1,138 @@
+"""Effects: messages that an instance sends after its new history is saved. Each may be sent twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.orchestration.core.json_records import JsonRecord, Parent, load_record
+
+if TYPE_CHECKING:
+    from holdfast.orchestration.core.failures import Failure
+    from holdfast.orchestration.core.history import ActivityScheduled, Json, SubOrchestrationScheduled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect(JsonRecord):
+    """The base class of effects."""
+
+    @property
+    def target(self) -> str | None:
+        """The queue or the instance that the effect is sent to; None when it is not sent."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunActivity(Effect):
+    """Pushes an activity onto its queue."""
+
+    execution_id: int
+    scheduled_seq: int
+    name: str
+    input: Json
+    queue: str
+    attempt: int
+
+    @property
+    def target(self) -> str:
+        return f"queue {self.queue}"
+
+    @classmethod
+    def of(cls, event: ActivityScheduled) -> RunActivity:
+        return cls(
+            execution_id=event.execution_id,
+            scheduled_seq=event.seq,
+            name=event.name,
+            input=event.input,
+            queue=event.queue,
+            attempt=event.attempt,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelActivity(Effect):
+    """Tells the worker of an activity that its result is no longer needed."""
+
+    execution_id: int
+    scheduled_seq: int
+    name: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSubOrchestration(Effect):
+    """Starts a child."""
+
+    execution_id: int
+    scheduled_seq: int
+    instance_id: str
+    name: str
+    input: Json
+    version: str | None = None
+    #: The instance the child reports its outcome to; None for a detached child.
+    parent: Parent | None = None
+
+    @property
+    def target(self) -> str:
+        return f"instance {self.instance_id}"
+
+    @classmethod
+    def of(cls, event: SubOrchestrationScheduled, starter: str, incarnation: str) -> StartSubOrchestration:
+        return cls(
+            execution_id=event.execution_id,
+            scheduled_seq=event.seq,
+            instance_id=event.instance_id,
+            name=event.name,
+            input=event.input,
+            version=event.version,
+            parent=None if event.detached else _parent(event, starter, incarnation),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelSubOrchestration(Effect):
+    """Cancels a child whose parent no longer waits for it."""
+
+    instance_id: str
+    #: The parent as recorded by the child. An instance with a different parent, or none, is not the child.
+    parent: Parent
+    reason: str | None = None
+
+    @property
+    def target(self) -> str:
+        return f"instance {self.instance_id}"
+
+    @classmethod
+    def of(
+        cls, event: SubOrchestrationScheduled, starter: str, incarnation: str, reason: str | None
+    ) -> CancelSubOrchestration:
+        return cls(instance_id=event.instance_id, parent=_parent(event, starter, incarnation), reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyParent(Effect):
+    """Reports the outcome of this instance to its parent."""
+
+    parent: Parent
+    result: Json | None = None
+    error: Failure | None = None
+
+    @property
+    def target(self) -> str:
+        return f"instance {self.parent.instance_id}"
+
+
+def _parent(event: SubOrchestrationScheduled, starter: str, incarnation: str) -> Parent:
+    return Parent(
+        instance_id=starter, execution_id=event.execution_id, scheduled_seq=event.seq, incarnation=incarnation
+    )
+
+
+_TYPES: dict[str, type[Effect]] = {
+    kind.__name__: kind
+    for kind in (RunActivity, CancelActivity, StartSubOrchestration, CancelSubOrchestration, NotifyParent)
+}
+
+
+def load_effect(dumped: dict[str, Any]) -> Effect:
+    return load_record(_TYPES, dumped)

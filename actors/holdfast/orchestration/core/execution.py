@@ -1,0 +1,411 @@
+"""One execution of an orchestration: events in, decisions out.
+
+Each step applies one external event, or the timers that fire at the same time, and runs the code until every task
+waits. The decisions of the step follow in the history. The history therefore shows what the code knew at each
+decision, independent of how messages were batched, and code that replays the same events makes the same decisions.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context as Variables
+from functools import cached_property, partial
+from random import Random
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from holdfast.errors import NeverYields, NonDeterminism
+from holdfast.orchestration.core import history
+from holdfast.orchestration.core.blocking_errors import missing_definition, unfit_value
+from holdfast.orchestration.core.commands import Command, Commands
+from holdfast.orchestration.core.context import Context
+from holdfast.orchestration.core.effects import Effect, RunActivity, StartSubOrchestration
+from holdfast.orchestration.core.event_ids import EventIds
+from holdfast.orchestration.core.failures import Failure, Kind
+from holdfast.orchestration.core.limits import DEFAULT_LIMITS, TURN_BYTES, Limits
+from holdfast.orchestration.core.mailboxes import Mail, Mailboxes
+from holdfast.orchestration.core.matching import Differences, in_words
+from holdfast.orchestration.core.outcome import CleanUp, parent_notification, released, terminal_event
+from holdfast.orchestration.core.payloads import in_words as in_words_of_value
+from holdfast.orchestration.core.replay import ReplayCursor, nondeterminism
+from holdfast.orchestration.loop.loop import ReplayLoop
+from holdfast.orchestration.loop.source_lines import line_of_caller, line_of_error, line_of_function, line_of_waiting
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from holdfast.orchestration.core.history import Event
+    from holdfast.orchestration.definitions import Orchestration
+    from holdfast.orchestration.registry import Registry
+
+
+class Execution:
+    """Runs the code of one execution and keeps it in memory while it waits."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        definition: Orchestration,
+        instance_id: str,
+        started: history.OrchestrationStarted,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        mailboxes: Mailboxes | None = None,
+        event_ids: EventIds | None = None,
+    ) -> None:
+        self.registry = registry
+        self.definition = definition
+        self.instance_id = instance_id
+        self.started = started
+        self.commands = Commands(limits)
+        # ReplayLoop rejects the methods that typeshed declares abstract with one generic implementation.
+        self.loop = ReplayLoop(instance_id, self.commands.keep_timer, limits)  # type: ignore[abstract]
+        #: Taken over from the previous execution, if that is in memory.
+        self.mailboxes = mailboxes or Mailboxes.of(definition.mailboxes, started)
+        self.event_ids = event_ids or EventIds()
+        self.custom_status: str | None = None
+        #: The host's clock. Timestamps of the history never decrease, so they are ahead of a clock that was set back.
+        self.wall = started.timestamp
+        self.suspended = False
+        self.cancelling = False
+        self.ended: Event | None = None
+        #: Events and effects the instance has not collected yet.
+        self.events: list[Event] = []
+        self.effects: list[Effect] = []
+
+        self._seq = 0
+        #: The number of the last event that was recorded before this process ran the code.
+        self._restored_until = 0
+        self._children = 0
+        self._transcript: ReplayCursor | None = None
+        #: True once the code has called ``continue_as_new``.
+        self.continuing = False
+        #: Recorded calls whose content differed on replay and which were accepted nevertheless.
+        self.accepted: list[Event] = []
+        self._differences = Differences()
+        #: Why the code cannot continue: set while the code runs, raised at the end of the step.
+        self._obstacle: NonDeterminism | None = None
+        #: In a replay, the likely cause if the code diverges from its history in the current step.
+        self._suspicion: Callable[..., NonDeterminism] | None = None
+        self._cancel_reason: str | None = None
+        #: Events recorded while the execution was suspended, not applied yet.
+        self._held: list[list[tuple[Event, Any]]] = []
+        #: Recorded events that were not applied because the code continued as new.
+        self._unseen: list[Event] = []
+        self._main: asyncio.Task[Any] | None = None
+        self._clean_up: CleanUp | None = None
+
+    @cached_property
+    def random(self) -> Random:
+        """The random number generator of the orchestration's code."""
+        return Random(f"{self.started.seed}:{self.execution_id}")
+
+    @cached_property
+    def jitter(self) -> Random:
+        """The random number generator of retry delays: retries must not change the numbers the code gets."""
+        return Random(f"{self.started.seed}:{self.execution_id}:jitter")
+
+    @property
+    def execution_id(self) -> int:
+        return self.started.execution_id
+
+    @property
+    def replaying(self) -> bool:
+        return self._transcript is not None
+
+    @property
+    def last_seq(self) -> int:
+        return self._seq
+
+    @property
+    def next_moment(self) -> float | None:
+        """The time at which the next timer fires."""
+        return None if self.suspended or self.ended else self.commands.timers.next_moment()
+
+    def next_child(self) -> int:
+        self._children += 1
+        return self._children
+
+    @property
+    def unseen_mail(self) -> list[tuple[str, history.Json]]:
+        """Recorded mail that was not applied because the code continued as new."""
+        unseen = [event for event in self._unseen if isinstance(event, history.EventRaised)]
+        return [(event.name, event.data) for event in unseen if event.scheduled_seq is None]
+
+    @property
+    def unseen_cancel(self) -> history.CancelRequested | None:
+        """The recorded cancel request that was not applied because the code continued as new."""
+        return next((event for event in self._unseen if isinstance(event, history.CancelRequested)), None)
+
+    def recorded_child(self, name: str, given: history.Json, like: Callable[[str], bool]) -> str | None:
+        """Returns, on a replay, the recorded id of a child that the code starts without an id."""
+        return None if self._transcript is None else self._transcript.child_id(name, given, like)
+
+    def has_lost_mailbox(self, name: str) -> bool:
+        """Returns whether the instance had this mailbox when it started, but the code no longer declares it."""
+        if name in self.mailboxes:
+            return False
+        recorded = self.started.mailboxes
+        return self.replaying if recorded is None else name in recorded
+
+    def obstruct(self, obstacle: NonDeterminism) -> None:
+        """Records why the code cannot continue. The end of the step raises it, whatever the code does until then."""
+        self._obstacle = self._obstacle or obstacle
+
+    def misses_definition(self, kind: type[Event], name: str, found: str) -> bool:
+        """Returns whether the current step recorded this call: then the code cannot continue without its definition."""
+        if self._transcript is None:
+            return False
+        missing = partial(missing_definition, kind, name, found=found, line=line_of_caller())
+        recorded = self._transcript.scheduled(kind, name)
+        if recorded is None:
+            # A function that lost its decorator may have been declared under a different name.
+            self._suspicion = missing
+            return False
+        self.obstruct(missing(expected=f"event {recorded.seq}, {in_words(recorded)}"))
+        return True
+
+    async def refuse_value(self, error: Exception, subject: str, holder: Event | Mail, name: str) -> NoReturn:
+        """Raises ``error`` for a value that does not fit its type, or blocks the instance when it fitted at first.
+
+        Mail is not validated before the code reads it, so a rejected value is recorded as an event of its own.
+        """
+        if isinstance(holder, Mail):
+            place, is_restored = f"mail {holder.number}, in the mailbox {name}", False
+        else:
+            place, is_restored = f"event {holder.seq}, {holder.type} ({name})", holder.seq <= self._restored_until
+        if is_restored if self._transcript is None else self._transcript.scheduled(history.ValueRefused, place) is None:
+            is_input = isinstance(holder, history.OrchestrationStarted)
+            line = line_of_function(self.definition.function) if is_input else line_of_caller()
+            found = f"it does not fit its type: {' '.join(in_words_of_value(error).split())}"
+            self.obstruct(unfit_value(subject, expected=place, found=found, line=line))
+            await self.end_of_step()
+        self.commands.ask(None, history.ValueRefused, name=place)
+        raise error
+
+    async def end_of_step(self) -> None:
+        """Blocks the calling task forever: code could catch an exception and continue."""
+        await self.loop.create_future()
+
+    def takes_its_input(self) -> bool:
+        """Returns whether the input fits the type that the code declares."""
+        try:
+            self.definition.arguments(self.started.input)
+        except Exception:
+            # The author's validators may raise anything; the error is raised again when the code begins.
+            return False
+        return True
+
+    # External events
+
+    def begin(self, *, is_recorded: bool = False) -> None:
+        """Runs the first step of a new execution. With ``is_recorded`` its start is in the history already."""
+        if is_recorded:
+            self._restored_until = self.started.seq
+        else:
+            self.events.append(self.started)
+        self._occur([self.started])
+
+    def refuse(self, error: Exception, kind: Kind, *, is_recorded: bool = False) -> None:
+        """Fails a new execution before its first step. With ``is_recorded`` its start is in the history already."""
+        if not is_recorded:
+            self.events.append(self.started)
+        self._seq = self.started.seq
+        self.fail(self.started.timestamp, error, kind)
+
+    def replay(self, events: Sequence[Event]) -> None:
+        """Runs the code up to the end of ``events``. Raises NonDeterminism when it diverges from them."""
+        try:
+            self.loop.silent = True
+            transcript = self._transcript = ReplayCursor(events)
+            with self.commands.traced():
+                for group in transcript.external_events(self.commands.timers.moment_of):
+                    if self.ended is not None or isinstance(group[0], history.DECISIONS + history.ENDINGS):
+                        raise nondeterminism(
+                            group[0], None if self.ended is None else "nothing: it has ended", self._line()
+                        )
+                    self._occur(group)
+            self.accepted, self._differences = transcript.accepted, transcript.differences
+            self._check_held_mail()
+        except NonDeterminism as error:
+            if self._suspicion is None or "kind" in error.details:
+                raise
+            raise self._suspicion(expected=error.details.get("expected")) from error
+        finally:
+            self.loop.silent = False
+            self._transcript = None
+            self._restored_until = self._seq
+
+    def happen(self, now: float, kind: type[Event], **fields: Any) -> None:
+        """Records an external event and runs the code until every task waits."""
+        self._occur([self._record(kind, now, fields)])
+
+    def fire_timers(self, now: float) -> float:
+        """Fires the timers that are due by the host's clock, in order. Returns the timestamp of the history after that.
+
+        Timers are left for another turn once the commands of the code fill this one.
+        """
+        timers, until = self.commands.timers, self.commands.recorded_bytes + TURN_BYTES
+        while (
+            self.commands.recorded_bytes < until
+            and not self.suspended
+            and self.ended is None
+            and (due := timers.pop_due(self.wall))
+        ):
+            # Code that slept until a given time must see that time, also when timestamps are ahead of the clock.
+            now = max(now, *map(timers.when, due))
+            self._occur([self._record(history.TimerFired, now, {"scheduled_seq": seq}) for seq in due])
+        return now
+
+    def fail(self, now: float, error: Exception, kind: Kind) -> None:
+        """Ends the execution with ``error``."""
+        self._end(history.OrchestrationFailed, {"error": Failure.of(error, kind)}, now)
+
+    def close(self) -> None:
+        self.loop.discard()
+
+    # A step
+
+    def _check_held_mail(self) -> None:
+        """Raises NonDeterminism when mail that arrived during a suspension is for an undeclared mailbox."""
+        for event in (event for answers in self._held for event, _ in answers):
+            if isinstance(event, history.EventRaised) and event.scheduled_seq is None:
+                self.mailboxes.check_declares(event.name)
+
+    def _occur(self, group: list[Event]) -> None:
+        self._seq = group[-1].seq
+        self.loop.advance(group[-1].timestamp)
+        # The answered commands are closed now, even if the code gets the answers later.
+        answers = [(event, self._answered(event)) for event in group]
+        try:
+            with self.loop.running():
+                if isinstance(group[0], history.OrchestrationSuspended):
+                    self.suspended = True
+                elif self.suspended and not isinstance(
+                    group[0], history.OrchestrationResumed | history.CancelRequested
+                ):
+                    self._held.append(answers)
+                else:
+                    # A cancelled execution is resumed, so that it can clean up.
+                    self.suspended = False
+                    held, self._held = self._held, []
+                    for earlier in (*held, answers):
+                        if self.ended is None:
+                            self._step(earlier)
+                        else:
+                            self._unseen += [event for event, _ in earlier]
+        except NeverYields as error:
+            if self.replaying:
+                raise
+            self.fail(group[-1].timestamp, error, "never_yields")
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Raised by the orchestration's code; asyncio re-raises these two from the loop.
+            self.fail(group[-1].timestamp, RuntimeError(f"{type(error).__name__}({error})"), "error")
+
+    def _answered(self, event: Event) -> Any:
+        if isinstance(event, history.EventRaised):
+            if event.event_id is not None:
+                self.event_ids.add(event.event_id)
+            return None if event.scheduled_seq is None else self.commands.answered(event)
+        return self.commands.answered(event) if hasattr(event, "scheduled_seq") else None
+
+    def _step(self, answers: list[tuple[Event, Any]]) -> None:
+        self._suspicion = None
+        for event, answered in answers:
+            self._apply(event, answered)
+        self.loop.run_ready()
+        main = self._main
+        all_ended = False
+        if main is not None and main.done() and self._obstacle is None:
+            if self._clean_up is None:
+                self._clean_up = CleanUp(self.loop)
+            all_ended = self._clean_up.advance()
+        if self._obstacle is not None:
+            raise self._obstacle
+        self.commands.settle(self._decide)
+        self._release(self.commands.take_given_up())
+        if main is None or not all_ended:
+            return
+        kind, fields = terminal_event(main, self.definition, self._cancel_reason)
+        self._end(kind, fields, self.loop.time())
+
+    def _apply(self, event: Event, answered: Any) -> None:
+        if isinstance(event, history.OrchestrationStarted):
+            self.mailboxes.check_declared()
+            # An empty context: the context variables of the caller would be missing on a replay.
+            self._main = Variables().run(self.loop.create_task, self._run())
+        elif isinstance(event, history.CancelRequested):
+            self.cancelling = True
+            self._cancel_reason = event.reason
+            if self.continuing:
+                # It only interrupts clean-up (of a task group, of remaining tasks), which still ends as planned.
+                self._unseen.append(event)
+            # After the main task has ended, the clean-up of the other tasks is cancelled.
+            for task in filter(None, [self._main]) if self._clean_up is None else self._clean_up.tasks():
+                task.cancel(event.reason)
+        elif isinstance(event, history.TimerFired):
+            self.loop.fire(answered)
+        elif isinstance(event, history.EventRaised) and answered is None:
+            self.mailboxes.put(event.name, event.data)
+        elif answered is not None and not answered.promise.done():
+            answered.promise.set_result(event)
+
+    async def _run(self) -> Any:
+        # Inside the main task an invalid input of continue_as_new fails the orchestration like any other error.
+        try:
+            arguments = self.definition.arguments(self.started.input)
+        except Exception as error:
+            await self.refuse_value(error, "The input", self.started, self.started.name)
+        return await self.definition.function(Context(self), *arguments)
+
+    def _decide(self, commands: list[Command]) -> list[Event]:
+        if self._transcript is None:
+            return [self._schedule(command) for command in commands]
+        events = self._transcript.take(commands)
+        self._seq += len(events)
+        return events
+
+    def _schedule(self, command: Command) -> Event:
+        now = self.loop.time()
+        if command.kind is history.TimerCreated:
+            command.fields = history.TimerCreated.at(command.fields["fire_at"], now - self.wall)
+        if (answered := self._differences.answered_before(command)) is not None:
+            found = f"{in_words(command, content=True)}, whose recorded result went to a call with different content"
+            raise nondeterminism(answered, found, self._line(), content=True)
+        event = self._record(command.kind, now, command.fields)
+        if isinstance(event, history.ActivityScheduled):
+            self.effects.append(RunActivity.of(event))
+        elif isinstance(event, history.SubOrchestrationScheduled):
+            self.effects.append(StartSubOrchestration.of(event, self.instance_id, self.started.seed))
+        return event
+
+    def _end(self, kind: type[Event], fields: dict[str, Any], now: float) -> None:
+        if self._transcript is not None:
+            error = fields.get("error")
+            self.ended = self._transcript.end(kind, self._line(), None if error is None else str(error))
+            self._seq = self.ended.seq
+        else:
+            self.ended = self._record(kind, now, fields)
+            self._release(self.commands.unanswered())
+            self.effects += parent_notification(self.started.parent, self.ended)
+        self.close()
+
+    def _release(self, scheduled: Sequence[Event]) -> None:
+        """Adds the effects that cancel activities and children the code no longer waits for."""
+        if self._transcript is None:
+            self.effects += released(scheduled, self.instance_id, self.started.seed, self._cancel_reason)
+
+    def _record(self, kind: type[Event], now: float, fields: dict[str, Any]) -> Event:
+        self._seq += 1
+        event = kind(seq=self._seq, execution_id=self.execution_id, timestamp=now, **fields)
+        self.events.append(event)
+        return event
+
+    def _line(self) -> str | None:
+        """Returns the source line at which the code waits, or at which its error was raised."""
+        main = self._main
+        if main is None or main.cancelled():
+            return None
+        if not main.done():
+            return line_of_waiting(main)
+        error = main.exception()
+        return None if error is None else line_of_error(error)

@@ -1,0 +1,219 @@
+"""The events of an execution's history.
+
+Payloads (input, result, data) are kept as JSON text, because a state store may read numbers as floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from holdfast.errors import InvalidRequest
+from holdfast.orchestration.core.json_records import JsonRecord, Parent, load_record
+from holdfast.runtime.serialization import check_lossless, is_deep, load
+
+if TYPE_CHECKING:
+    from holdfast.orchestration.core.failures import Failure
+
+Json: TypeAlias = str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(JsonRecord):
+    """One event. ``seq`` numbers the events of one execution from 1 without gaps."""
+
+    seq: int
+    execution_id: int
+    timestamp: float
+
+    #: Fields that hold JSON text.
+    payloads: ClassVar[tuple[str, ...]] = ()
+
+    def show(self) -> dict[str, Any]:
+        """Returns the event as a JSON object with payloads as values."""
+        shown = self.dump()
+        for name in self.payloads:
+            if name in shown:
+                shown[name] = shown_payload(shown[name])
+        return shown
+
+
+def shown_payload(text: Json) -> Any:
+    """Returns the value of JSON text. Text that is not JSON, or nested too deep, is returned as a string.
+
+    Versions that did not validate the results of workers have stored such text, and one payload must not make a
+    whole history unreadable.
+    """
+    try:
+        value = load(text)
+        if is_deep(text):
+            check_lossless([value])
+    except (ValueError, InvalidRequest):
+        return text
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestrationStarted(Event):
+    payloads = ("input",)
+
+    name: str
+    version: str
+    input: Json
+    #: The seed of random() and uuid().
+    seed: str
+    parent: Parent | None = None
+    #: The number of the last mail before this execution, and of the last received mail of each mailbox. Later mail of
+    #: a mailbox is unread.
+    mail: dict[str, Any] | None = None
+    #: The unread mail, filled in for display and replay; it is stored apart from the history.
+    unread: list[dict[str, Any]] | None = None
+    #: The mailboxes declared at the start; None for an instance that an earlier release started.
+    mailboxes: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityScheduled(Event):
+    payloads = ("input",)
+
+    name: str
+    input: Json
+    queue: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityCompleted(Event):
+    payloads = ("result",)
+
+    scheduled_seq: int
+    result: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityFailed(Event):
+    scheduled_seq: int
+    error: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerCreated(Event):
+    #: The due time by the host's clock.
+    fire_at: float
+    #: The seconds by which timestamps of the history were ahead of the host's clock, if they were.
+    skew: float | None = None
+
+    @classmethod
+    def at(cls, when: float, skew: float) -> dict[str, float]:
+        """Returns the fields of a timer that is due at ``when`` in history time, which is ``skew`` seconds ahead."""
+        return {"fire_at": when - skew, "skew": skew} if skew > 0 else {"fire_at": when}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired(Event):
+    scheduled_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubOrchestrationScheduled(Event):
+    payloads = ("input",)
+
+    name: str
+    instance_id: str
+    input: Json
+    version: str | None = None
+    #: True when the parent does not wait for the child.
+    detached: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubOrchestrationCompleted(Event):
+    payloads = ("result",)
+
+    scheduled_seq: int
+    result: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubOrchestrationFailed(Event):
+    scheduled_seq: int
+    error: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSubscribed(Event):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRaised(Event):
+    payloads = ("data",)
+
+    name: str
+    data: Json
+    #: The subscription it answers; None for an event in a mailbox.
+    scheduled_seq: int | None = None
+    #: Identifies an event that is sent repeatedly.
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRefused(Event):
+    """Recorded when a value did not fit its type when first read, and the error was raised in the code."""
+
+    #: Where the value is recorded.
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested(Event):
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestrationSuspended(Event):
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestrationResumed(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuedAsNew(Event):
+    payloads = ("input",)
+
+    input: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestrationCompleted(Event):
+    payloads = ("output",)
+
+    output: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestrationFailed(Event):
+    error: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestrationCancelled(Event):
+    reason: str | None = None
+
+
+#: Decisions of the code; all other events are external.
+DECISIONS = (ActivityScheduled, TimerCreated, SubOrchestrationScheduled, EventSubscribed, ValueRefused)
+#: Events that end an execution.
+ENDINGS = (OrchestrationCompleted, OrchestrationFailed, OrchestrationCancelled, ContinuedAsNew)
+
+_TYPES: dict[str, type[Event]] = {
+    name: kind for name, kind in list(globals().items()) if isinstance(kind, type) and issubclass(kind, Event)
+}
+
+
+def load_event(dumped: dict[str, Any]) -> Event:
+    """Returns the event that ``dump`` wrote. Raises ValueError for anything else."""
+    return load_record(_TYPES, dumped)

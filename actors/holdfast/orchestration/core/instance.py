@@ -1,0 +1,465 @@
+"""An orchestration instance: takes messages and the current time, returns new history events and effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from holdfast.errors import (
+    HoldfastError,
+    InvalidRequest,
+    NeverYields,
+    NonDeterminism,
+    NotFound,
+    OrchestrationEnded,
+    UnknownOrchestration,
+)
+from holdfast.orchestration.core import history
+from holdfast.orchestration.core.event_ids import EventIds
+from holdfast.orchestration.core.execution import Execution
+from holdfast.orchestration.core.limits import DEFAULT_LIMITS, TURN_BYTES, Limits
+from holdfast.orchestration.core.mailboxes import undeclared_mailbox
+from holdfast.orchestration.core.messages import (
+    ActivityOutcome,
+    Cancel,
+    Message,
+    Outcome,
+    RaiseEvent,
+    Resume,
+    Start,
+    SubOrchestrationOutcome,
+    Suspend,
+)
+from holdfast.orchestration.core.payloads import NULL, stored_size
+from holdfast.orchestration.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.orchestration.core.effects import Effect
+    from holdfast.orchestration.core.history import Event
+    from holdfast.orchestration.core.mailboxes import Mail, Mailboxes
+    from holdfast.orchestration.registry import Registry
+
+# After so many executions in a row that continued as new without receiving mail, the instance fails: it never waits.
+_MAX_IDLE_EXECUTIONS = 100
+# Bytes of unread mail that may be stored only in the execution's history; beyond that mail is stored on its own.
+_FRESH_MAIL_BYTES = 16 * 1024
+
+
+class Verdict(StrEnum):
+    """How a message was processed. Only a recorded message changes the instance."""
+
+    RECORDED = "recorded"
+    DUPLICATE = "duplicate"
+    OTHER_EXECUTION = "other execution"
+    NOBODY_WAITS = "nobody waits"
+    NEVER_SCHEDULED = "never scheduled"
+    NOT_A_CHILD = "not a child"
+
+
+Reply: TypeAlias = Verdict | HoldfastError
+
+
+class Blocked(Exception):
+    """Raised when the deployed code cannot continue from the history of an instance. Its stored state is intact."""
+
+    def __init__(self, error: UnknownOrchestration | NonDeterminism | NeverYields) -> None:
+        super().__init__(str(error))
+        details = error.details
+        self.reason: dict[str, Any] = {
+            "kind": details.get("kind", _BLOCKED_BY[type(error)]),
+            "message": error.message,
+            **{name: details.get(name) for name in ("expected", "found", "line")},
+        }
+
+
+@dataclass(slots=True)
+class TurnResult:
+    """The changes of one delivery. They are saved in one transaction before any effect or reply is sent."""
+
+    events: list[Event] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    #: One for each message, in the order of the messages.
+    replies: list[Reply] = field(default_factory=list)
+
+
+class Instance:
+    """One instance in memory, with its code suspended at the point where it waits.
+
+    When a delivery raised, or its changes could not be saved, drop the instance with :meth:`close` and restore it
+    from the saved history.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        instance_id: str,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        event_ids: EventIds | None = None,
+        mail_is_stored: bool = False,
+        executions_at_once: int | None = None,
+    ) -> None:
+        """Creates an instance that has not started.
+
+        With ``mail_is_stored`` the history only refers to unread mail; the caller stores what :meth:`take_mail`
+        returns. With ``executions_at_once`` a delivery ends after that many executions that received mail and
+        continued as new; the next delivery continues.
+        """
+        self.instance_id = instance_id
+        #: The first event of the current execution: name, version, input, parent.
+        self.started: history.OrchestrationStarted | None = None
+        #: The event that ended the instance, with output, error or reason.
+        self.ending: Event | None = None
+        self._registry = registry
+        self._limits = limits
+        self._mail_is_stored = mail_is_stored
+        self._executions_at_once = executions_at_once
+        self._event_ids = event_ids or EventIds()
+        self._mail: list[Mail] = []
+        self._old_event_ids: list[str] = []
+        self._execution: Execution | None = None
+        #: Whether the current execution has run its first step, which may be left to the next delivery.
+        self.begun = True
+        #: The timestamp of the last event, and the host's clock at the last delivery.
+        self._latest = 0.0
+        self._wall = 0.0
+
+    @classmethod
+    def restore(
+        cls,
+        registry: Registry,
+        instance_id: str,
+        events: Sequence[Event],
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        begun: bool = True,
+        **options: Any,
+    ) -> Instance:
+        """Restores an instance from the full history of its current execution, with unread mail in its first event.
+
+        Raises Blocked when its code is not deployed, or does not do what the history says it did.
+        """
+        instance = cls(registry, instance_id, limits, **options)
+        started = events[0] if events else None
+        if not isinstance(started, history.OrchestrationStarted):
+            return instance
+        instance.started = started
+        instance._latest = events[-1].timestamp
+        if type(events[-1]) in _ENDINGS:
+            # An ended instance does not need its code, which may no longer be deployed.
+            instance.ending = events[-1]
+            return instance
+        instance.begun = begun
+        try:
+            execution = instance._new_execution(started)
+            if begun:
+                execution.replay(events)
+        except (UnknownOrchestration, NonDeterminism, NeverYields) as error:
+            instance.close()
+            raise Blocked(error) from error
+        return instance
+
+    @property
+    def status(self) -> Status:
+        if self.started is None:
+            return Status.PENDING
+        if self.ending is not None:
+            return _ENDINGS[type(self.ending)]
+        return Status.SUSPENDED if self._execution is not None and self._execution.suspended else Status.RUNNING
+
+    @property
+    def execution_id(self) -> int:
+        return 0 if self.started is None else self.started.execution_id
+
+    @property
+    def custom_status(self) -> history.Json | None:
+        """The value the code set last, as JSON text; None for an instance that had ended when it was restored."""
+        return None if self._execution is None else self._execution.custom_status
+
+    @property
+    def next_moment(self) -> float | None:
+        """The time at which the instance needs a delivery even if no message arrives."""
+        if self._execution is None or self.ending is not None:
+            return None
+        if self._execution.ended:
+            return self._latest
+        if not self.begun:
+            return self._wall
+        return self._execution.next_moment
+
+    @property
+    def accepted(self) -> Sequence[Event]:
+        """The recorded calls whose content differed on replay and which were accepted nevertheless."""
+        return () if self._execution is None else self._execution.accepted
+
+    @property
+    def overran(self) -> bool:
+        """Whether the instance failed because its code did not yield."""
+        return isinstance(self.ending, history.OrchestrationFailed) and self.ending.error.kind == "never_yields"
+
+    def waits_for_activity(self, execution_id: int, scheduled_seq: int) -> bool:
+        """Returns whether the code still waits for an activity; if not, its worker may stop it."""
+        execution = self._execution
+        if execution is None or execution.ended is not None or execution.execution_id != execution_id:
+            return False
+        return execution.commands.is_awaited(scheduled_seq)
+
+    def activity_called(self, execution_id: int, scheduled_seq: int) -> history.ActivityScheduled | None:
+        """Returns the call that an outcome belongs to, or None when it has an outcome already or does not exist."""
+        if self._execution is None or self._execution.execution_id != execution_id:
+            return None
+        event = self._execution.commands.scheduled(scheduled_seq)
+        return event if isinstance(event, history.ActivityScheduled) else None
+
+    def fail(self, error: Exception, now: float) -> TurnResult:
+        """Ends the instance with ``error``, even while its code waits."""
+        delivery = TurnResult()
+        if self._execution is not None and self.ending is None:
+            self._latest = max(now, self._latest)
+            if self.begun:
+                self._execution.fail(self._latest, error, "error")
+            else:
+                self.begun = True
+                self._execution.refuse(error, "error", is_recorded=True)
+            self._collect(delivery, self._latest)
+        return delivery
+
+    def close(self) -> None:
+        """Closes the event loop of the instance and releases its memory."""
+        if self._execution is not None:
+            self._execution.close()
+
+    def __del__(self) -> None:
+        # Otherwise the garbage collector would run the clean-up of the coroutines outside their loop.
+        self.close()
+
+    def deliver(self, messages: Iterable[Message], now: float, *, fire_timers: bool = True) -> TurnResult:
+        """Fires the timers that are due, then processes the messages in order.
+
+        Without ``fire_timers`` timers wait for a later delivery, because the messages arrived before they were due.
+        Raises Blocked when the code cannot continue; then no change of the delivery may be saved.
+        """
+        # Timestamps of the history never decrease, even when the clock is set back. Timers follow the clock.
+        self._wall = now
+        now = self._latest = max(now, self._latest)
+        delivery = TurnResult()
+        try:
+            if self._execution is not None and self.ending is None:
+                self._execution.wall = self._wall
+                if not self.begun:
+                    self.begun = True
+                    self._execution.begin(is_recorded=True)
+                elif fire_timers:
+                    self._latest = self._execution.fire_timers(now)
+                self._collect(delivery, self._latest)
+            for message in messages:
+                assert self.begun, "messages wait until all executions that can go on have done so"
+                delivery.replies.append(self._take(message, self._latest))
+                self._collect(delivery, self._latest)
+        except (NonDeterminism, UnknownOrchestration) as error:
+            raise Blocked(error) from error
+        if self._execution is not None and self._mail_is_stored:
+            self._mail += self._execution.mailboxes.take_fresh(_FRESH_MAIL_BYTES)
+        return delivery
+
+    def take_mail(self) -> list[Mail]:
+        """Returns, once, the unread mail that has to be stored outside the history of the current execution.
+
+        That is mail from an execution that has ended, and mail that takes too much room in the history.
+        """
+        mail, self._mail = self._mail, []
+        return mail
+
+    def take_event_ids(self) -> list[str]:
+        """Returns, once, the digests of the event ids that ended executions received."""
+        ids, self._old_event_ids = self._old_event_ids, []
+        return ids
+
+    def _take(self, message: Message, now: float) -> Reply:
+        try:
+            if isinstance(message, Start):
+                return self._start(message, now)
+            if self.started is None:
+                raise NotFound(f"There is no orchestration {self.instance_id}.")
+            if isinstance(message, Outcome):
+                return self._outcome(message, now)
+            if self._execution is None or self.ending is not None:
+                raise OrchestrationEnded(f"The orchestration {self.instance_id} has ended.")
+            if isinstance(message, RaiseEvent):
+                return self._raise_event(self._execution, message, now)
+            return self._control(self._execution, message, now)
+        except (InvalidRequest, NotFound, OrchestrationEnded) as refusal:
+            return refusal
+
+    def _start(self, message: Start, now: float) -> Reply:
+        if self.started is not None:
+            return Verdict.DUPLICATE
+        definition = self._registry.check_start(message.name, message.version, message.input)
+        started = history.OrchestrationStarted(
+            seq=1,
+            execution_id=1,
+            timestamp=now,
+            name=definition.name,
+            version=definition.version,
+            input=message.input,
+            seed=message.seed,
+            parent=message.parent,
+            mailboxes=sorted(definition.mailboxes),
+        )
+        self._new_execution(started).begin()
+        return Verdict.RECORDED
+
+    def _outcome(self, message: Outcome, now: float) -> Reply:
+        if message.execution_id != self.execution_id:
+            return Verdict.OTHER_EXECUTION
+        execution = self._execution
+        if execution is None or self.ending is not None:
+            return Verdict.DUPLICATE
+        scheduled, completed, failed = _OUTCOMES[type(message)]
+        if not execution.commands.is_open(message.scheduled_seq, scheduled):
+            return Verdict.DUPLICATE if 1 <= message.scheduled_seq <= execution.last_seq else Verdict.NEVER_SCHEDULED
+        if message.error is not None:
+            execution.happen(now, failed, scheduled_seq=message.scheduled_seq, error=message.error)
+        else:
+            result = NULL if message.result is None else message.result
+            execution.happen(now, completed, scheduled_seq=message.scheduled_seq, result=result)
+        return Verdict.RECORDED
+
+    def _raise_event(self, execution: Execution, message: RaiseEvent, now: float) -> Reply:
+        if message.event_id is not None and message.event_id in execution.event_ids:
+            return Verdict.DUPLICATE
+        scheduled_seq = None
+        if message.name not in execution.mailboxes:
+            subscription = execution.commands.subscription(message.name)
+            if subscription is None or subscription.event is None:
+                if execution.has_lost_mailbox(message.name):
+                    raise undeclared_mailbox(message.name)
+                return Verdict.NOBODY_WAITS
+            if subscription.codec is not None:
+                # Rejected here, not raised where the code waits: one invalid event must not end an orchestration.
+                subscription.codec.check(message.data, f"the event {message.name}")
+            scheduled_seq = subscription.event.seq
+        execution.happen(
+            now,
+            history.EventRaised,
+            name=message.name,
+            data=message.data,
+            event_id=message.event_id,
+            scheduled_seq=scheduled_seq,
+        )
+        return Verdict.RECORDED
+
+    def _control(self, execution: Execution, message: Message, now: float) -> Reply:
+        if isinstance(message, Cancel) and not execution.cancelling:
+            execution.happen(now, history.CancelRequested, reason=message.reason)
+        elif isinstance(message, Suspend) and not execution.suspended:
+            execution.happen(now, history.OrchestrationSuspended, reason=message.reason)
+        elif isinstance(message, Resume) and execution.suspended:
+            execution.happen(now, history.OrchestrationResumed)
+            # Timers that became due during the suspension.
+            self._latest = execution.fire_timers(now)
+        else:
+            return Verdict.DUPLICATE
+        return Verdict.RECORDED
+
+    def _collect(self, delivery: TurnResult, now: float) -> None:
+        """Moves the new events and effects of the execution into ``delivery``, and starts the next if it asked to."""
+        idle = executions = inputs = 0
+        cancel: history.CancelRequested | None = None
+        while True:
+            execution = self._execution
+            if execution is None:
+                return
+            delivery.events += execution.events
+            delivery.effects += execution.effects
+            execution.events, execution.effects = [], []
+            if not isinstance(execution.ended, history.ContinuedAsNew):
+                self.ending = execution.ended
+                return
+            received_before = (execution.started.mail or {}).get("received", {})
+            idle = 0 if execution.mailboxes.received != received_before else idle + 1
+            executions += 1
+            # The input is stored twice: in the event that ends one execution and in the one that starts the next.
+            inputs += 2 * stored_size(execution.ended.input)
+            is_enough = executions == self._executions_at_once or inputs >= TURN_BYTES
+            cancel = execution.unseen_cancel or cancel
+            following = self._follow(execution, execution.ended, now)
+            if idle > _MAX_IDLE_EXECUTIONS:
+                following.refuse(
+                    NeverYields("It continues as new again and again without waiting for anything."), "never_yields"
+                )
+            elif (
+                idle == 0
+                and cancel is None
+                and self._executions_at_once is not None
+                and is_enough
+                # An invalid input fails the instance now. In a later turn it would be taken for changed code.
+                and following.takes_its_input()
+            ):
+                self.begun = False
+                delivery.events.append(following.started)
+                return
+            else:
+                following.begin()
+                if cancel is not None and following.ended is None:
+                    following.happen(now, history.CancelRequested, reason=cancel.reason)
+                    cancel = None
+
+    def _follow(self, execution: Execution, ended: history.ContinuedAsNew, now: float) -> Execution:
+        """Returns the next execution, which takes over the mailboxes of the ended one."""
+        definition = self._registry.orchestration(execution.started.name, execution.started.version)
+        mailboxes, fresh = execution.mailboxes.hand_on(definition.mailboxes, execution.unseen_mail)
+        unread = None
+        if self._mail_is_stored:
+            self._mail += fresh
+        else:
+            unread = [mail.dump() for mail in mailboxes.waiting()] or None
+        self._old_event_ids += self._event_ids.take_new()
+        started = replace(
+            execution.started,
+            execution_id=execution.execution_id + 1,
+            timestamp=now,
+            input=ended.input,
+            mail=mailboxes.mark(),
+            unread=unread,
+            mailboxes=sorted(definition.mailboxes.union(execution.started.mailboxes or ())),
+        )
+        return self._new_execution(started, mailboxes)
+
+    def _new_execution(self, started: history.OrchestrationStarted, mailboxes: Mailboxes | None = None) -> Execution:
+        definition = self._registry.orchestration(started.name, started.version)
+        self.started = started
+        self._execution = Execution(
+            self._registry,
+            definition,
+            self.instance_id,
+            started,
+            self._limits,
+            mailboxes=mailboxes,
+            event_ids=self._event_ids,
+        )
+        self._execution.wall = self._wall
+        return self._execution
+
+
+_ENDINGS: dict[type[Event], Status] = {
+    history.OrchestrationCompleted: Status.COMPLETED,
+    history.OrchestrationFailed: Status.FAILED,
+    history.OrchestrationCancelled: Status.CANCELLED,
+}
+_BLOCKED_BY: dict[type[HoldfastError], str] = {
+    UnknownOrchestration: "missing_orchestration",
+    NonDeterminism: "non_determinism",
+    NeverYields: "never_yields",
+}
+_OUTCOMES: dict[type[Message], tuple[type[Event], type[Event], type[Event]]] = {
+    ActivityOutcome: (history.ActivityScheduled, history.ActivityCompleted, history.ActivityFailed),
+    SubOrchestrationOutcome: (
+        history.SubOrchestrationScheduled,
+        history.SubOrchestrationCompleted,
+        history.SubOrchestrationFailed,
+    ),
+}

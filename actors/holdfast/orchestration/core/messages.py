@@ -1,0 +1,81 @@
+"""The messages to an instance. Each may arrive twice, late, or for an execution that has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.orchestration.core.json_records import JsonRecord, load_record
+
+if TYPE_CHECKING:
+    from holdfast.orchestration.core.failures import Failure
+    from holdfast.orchestration.core.history import Json
+    from holdfast.orchestration.core.json_records import Parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(JsonRecord):
+    """The base class of messages to an instance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(Message):
+    name: str
+    input: Json
+    #: A random string: seeds the instance's random numbers and identifies its incarnation.
+    seed: str
+    version: str | None = None
+    parent: Parent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Message):
+    """The result or the failure of a scheduled activity or child."""
+
+    execution_id: int
+    scheduled_seq: int
+    result: Json | None = None
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityOutcome(Outcome):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubOrchestrationOutcome(Outcome):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseEvent(Message):
+    name: str
+    data: Json
+    #: Identifies the event, so that a repeated send is recognised as a duplicate.
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel(Message):
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend(Message):
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(Message):
+    pass
+
+
+_TYPES: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (Start, ActivityOutcome, SubOrchestrationOutcome, RaiseEvent, Cancel, Suspend, Resume)
+}
+
+
+def load_message(dumped: dict[str, Any]) -> Message:
+    return load_record(_TYPES, dumped)

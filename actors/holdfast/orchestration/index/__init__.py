@@ -1,0 +1,1 @@
+"""The indexes that list instances and tenants, because Dapr cannot list actors."""

@@ -1,0 +1,1 @@
+"""The deterministic event loop that orchestrations run on."""

@@ -1,0 +1,1 @@
+"""The stored form of an instance: its record, outbox, inbox and unread mail. No I/O."""

@@ -1,0 +1,1 @@
+"""The queue's public face: actor interface, configuration, requests, replies and commands."""

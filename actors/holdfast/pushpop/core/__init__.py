@@ -1,0 +1,1 @@
+"""The queue as pure state machines: no I/O, no clock."""

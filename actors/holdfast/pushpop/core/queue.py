@@ -1,0 +1,499 @@
+"""One queue as a state machine: takes commands and the time, returns replies and state changes.
+
+No I/O and no clock. A command that needs items is a generator: it yields state keys and is sent their values. A refused
+command has changed nothing. ``changes`` returns the state values to save in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import (
+    Capacity,
+    Conflict,
+    InvalidLockId,
+    InvalidRequest,
+    LockExpired,
+    LockNotFound,
+    NotFound,
+    QueueLocked,
+    RateLimited,
+)
+from holdfast.kinds import CONFIG, METADATA
+from holdfast.names import DEAD_LETTER_SUFFIX, DEFAULT_TENANT
+from holdfast.pushpop.core.budgets import MAX_POP_BYTES, ResponseBudget
+from holdfast.pushpop.core.config_replication import ReplicatedConfig
+from holdfast.pushpop.core.dedup import Deduplicator
+from holdfast.pushpop.core.due_index import moment_of, tick_of
+from holdfast.pushpop.core.format_version import FORMAT, refuse_other_format
+from holdfast.pushpop.core.in_flight import Lock, Redelivery, by_expiry
+from holdfast.pushpop.core.item_store import ItemStore
+from holdfast.pushpop.core.items import Delivered, Delivery, ItemId, Place, lock_owner
+from holdfast.pushpop.core.token_bucket import TokenBucket
+from holdfast.pushpop.core.transfers import RESEND_SECONDS, Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.pushpop.api.config import QueueConfig
+    from holdfast.pushpop.core.items import Pushed
+    from holdfast.runtime.reads import Reads
+
+
+MIN_TTL, DEFAULT_TTL, MAX_TTL = 1, 30, 300
+MAX_POP = 100
+# Each priority takes room in the metadata, which every push rewrites.
+MAX_PRIORITIES = 1000
+
+# The Retry-After of a push to a full queue.
+ROOM_SECONDS = 1
+
+COUNTERS = (
+    "pushed",
+    "popped",
+    "acknowledged",
+    "abandoned",
+    "expired",
+    "redelivered",
+    "dead_lettered",
+    "purged",
+    "revoked",
+    "ttl_expired",
+    "deduplicated",
+    "redriven",
+)
+
+
+@dataclass(slots=True)
+class Completion:
+    """The outcome of completing items by their ids."""
+
+    completed: int = 0
+    ignored: int = 0
+    not_leased: list[str] = field(default_factory=list)
+
+
+class Queue:
+    """The state of one queue, or of one partition. Other queues that it names are in the same tenant."""
+
+    def __init__(
+        self,
+        name: str,
+        config: QueueConfig,
+        partition: int = 0,
+        tenant: str = DEFAULT_TENANT,
+        store: ItemStore | None = None,
+    ) -> None:
+        self.name = name
+        self.partition = partition
+        self.settings = ReplicatedConfig(name, partition, config)
+        self.store = ItemStore(name) if store is None else store
+        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.transfers = Transfers(name, partition, tenant, self.store, self.counters)
+        self.listed = False
+        #: How long each completed lock was held.
+        self.held_seconds: list[float] = []
+        self._dedup = Deduplicator(partition)
+        self._rate_limit = TokenBucket()
+        self._dirty = False
+
+    @property
+    def config(self) -> QueueConfig:
+        return self.settings.config
+
+    @property
+    def count(self) -> int:
+        """The number of waiting and delayed items."""
+        return self.store.waiting + self.store.delayed
+
+    @property
+    def available(self) -> bool:
+        """Whether a pop would return an item."""
+        return self.store.waiting > 0 and len(self.store.in_flight.locks) < self.config.max_locks
+
+    @property
+    def dead_letter_queue(self) -> str | None:
+        """The queue for its dead letters; None for a dead-letter queue."""
+        if self.transfers.is_dead_letter_queue or self.name.endswith(DEAD_LETTER_SUFFIX):
+            return None
+        return self.config.dead_letter_queue or self.name + DEAD_LETTER_SUFFIX
+
+    @property
+    def expired_target(self) -> str | None:
+        """The queue where expired items become dead letters; None if they are dropped."""
+        return self.dead_letter_queue if self.config.expired_to_dead_letters else None
+
+    def deliveries_exhausted(self, taken: Delivered) -> bool:
+        """Returns whether the item becomes a dead letter when it is returned."""
+        often = taken.deliveries >= self.config.max_deliveries and not self.config.worker_queue
+        return often and self.dead_letter_queue is not None
+
+    @property
+    def needs_indexing(self) -> bool:
+        """Whether the queue was used and is not in the index yet; the first partition stands for all."""
+        return not (self.listed or self.partition) and (self.counters["pushed"] > 0 or self.config.partitions > 1)
+
+    def next_deadline(self, now: float) -> float | None:
+        """Returns when the queue needs a turn even if no call comes."""
+        moments = [self.store.next_moment(), self._dedup.next_end(self.config.dedup_window_seconds)]
+        if self.store.has_deferred_deletes:
+            moments.append(now)
+        moments.append(self.transfers.next_attempt(now))
+        if self.needs_indexing or self.settings.pending_partitions:
+            moments.append(now + RESEND_SECONDS)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def changes(self) -> dict[str, Any]:
+        """Returns the state values that changed since the last call; None deletes one."""
+        changed = self.store.changes() | self._dedup.changes() | self.transfers.changes()
+        self._dirty = self._dirty or self.store.inline_changed
+        if (config := self.settings.changed()) is not None:
+            changed[CONFIG] = config
+        if changed or self._dirty:
+            changed[METADATA] = self._metadata()
+        self._dirty = False
+        return changed
+
+    def catch_up(self, now: float) -> Reads[None]:
+        """Processes what is overdue: expired locks, due and expired items. Comes before every command."""
+        for lock in self.store.in_flight.overdue(now):
+            self.store.in_flight.remember_expired(lock.lock_id, self.config.max_locks)
+            self.counters["expired"] += len(lock.taken)
+            yield from self._give_back(lock, list(lock.taken), now, None)
+        if (moment := self.store.next_moment()) is not None and moment <= now:
+            self._dirty = True
+            expired = yield from self.store.catch_up(now, keep=self.expired_target is not None)
+            yield from self._expire(expired, now)
+        self._dirty = self.store.sweep() or self._dirty
+        self._dedup.forget(now, self.config.dedup_window_seconds)
+
+    # Pushing and popping
+
+    def push(self, now: float, items: Sequence[Pushed], elsewhere: int = 0) -> Reads[tuple[list[str], int]]:
+        """Pushes all items or none. Returns their ids, and the number of new ones."""
+        window = self.config.dedup_window_seconds
+        new = self._dedup.select_new(items, now, window)
+        self._refuse_too_many(now, [items[number] for number in new], elsewhere)
+        ids: list[str] = [""] * len(items)
+        at_once = []
+        for number in new:
+            if items[number].delay_seconds:
+                ids[number] = yield from self._delay(now, items[number])
+            else:
+                at_once.append(number)
+        ttl = self.config.default_ttl_seconds
+        fresh = [(items[number].priority, items[number].item(now, ttl)) for number in at_once]
+        for number, place in zip(at_once, (yield from self.store.append(fresh)), strict=True):
+            ids[number] = place.item_id(self.partition)
+        self._dedup.settle(items, ids, now, window)
+        self.counters["pushed"] += len(new)
+        self.counters["deduplicated"] += len(items) - len(new)
+        self._dirty = True
+        if self.config.rate_per_second is not None:
+            self._rate_limit.spend(len(new))
+        return ids, len(new)
+
+    def pop(self, now: float, count: int) -> Reads[list[Delivery]]:
+        """Removes and returns the first items."""
+        self._refuse_when_locked()
+        deliveries = yield from self._take(now, count)
+        yield from self.store.forget(delivery.taken for delivery in deliveries)
+        return deliveries
+
+    def pop_with_ack(
+        self, now: float, count: int, ttl_seconds: int, lock_id: str
+    ) -> Reads[tuple[list[Delivery], Lock | None]]:
+        """Returns the first items under a lock; no lock if the queue is empty."""
+        self._refuse_when_locked()
+        deliveries = yield from self._take(now, count)
+        if not deliveries:
+            return [], None
+        ttl = min(max(ttl_seconds, MIN_TTL), MAX_TTL)
+        return deliveries, self.store.in_flight.lock(lock_id, deliveries, created_at=now, expires_at=now + ttl)
+
+    def claim(self, now: float, dedup_ids: Sequence[str], partition: int) -> list[int]:
+        """Returns the partition of each dedup id; new ids are assigned to ``partition``."""
+        return self._dedup.claim(dedup_ids, partition, now, self.config.dedup_window_seconds)
+
+    # Locks
+
+    def acknowledge(self, now: float, lock_id: str) -> Reads[int]:
+        """Removes the locked items. Returns how many there were."""
+        lock = self._active_lock(lock_id)
+        taken = list(lock.taken)
+        yield from self._finish(lock, taken, now)
+        return len(taken)
+
+    def complete(self, now: float, ids: Iterable[str]) -> Reads[Completion]:
+        """Removes the locked items among these, whichever locks hold them."""
+        outcome = Completion()
+        leased: dict[str, dict[Place, Delivered]] = defaultdict(dict)
+        for item_id in ids:
+            found = yield from self.store.find(item_id, self.partition)
+            if found is None or found.taken is None or not isinstance(found.holder, Lock):
+                if found is None:
+                    outcome.ignored += 1
+                else:
+                    outcome.not_leased.append(item_id)
+            elif found.taken.place in leased[found.holder.lock_id]:
+                outcome.ignored += 1  # the id was given twice
+            else:
+                leased[found.holder.lock_id][found.taken.place] = found.taken
+        for lock_id, items in leased.items():
+            yield from self._finish(self.store.in_flight.locks[lock_id], list(items.values()), now)
+            outcome.completed += len(items)
+        return outcome
+
+    def abandon(
+        self,
+        now: float,
+        lock_id: str,
+        error: str | None,
+        delay_seconds: float = 0.0,
+        ids: Sequence[str] | None = None,
+        *,
+        counted: bool = True,
+    ) -> Reads[int]:
+        """Returns the locked items, or the given ones, to the queue; ``counted=False`` takes the delivery off."""
+        lock = self._active_lock(lock_id)
+        taken = self._among(lock, ids)
+        if not counted:
+            taken = _undelivered(taken)
+        self.counters["abandoned"] += len(taken)
+        yield from self._give_back(lock, taken, now, error, now + delay_seconds if delay_seconds else None)
+        return len(taken)
+
+    def abandon_owned_by(self, now: float, owner: str, *, counted: bool = True) -> Reads[int]:
+        """Returns the items under the locks of this owner to the queue; ``counted=False`` takes the delivery off."""
+        count = 0
+        for lock in sorted(self.store.in_flight.locks.values(), key=by_expiry):
+            if lock_owner(lock.lock_id) == owner:
+                taken = list(lock.taken) if counted else _undelivered(lock.taken)
+                count += len(taken)
+                self.counters["abandoned"] += len(taken)
+                yield from self._give_back(lock, taken, now, None)
+        return count
+
+    def extend(self, now: float, lock_id: str, additional_seconds: int) -> float:
+        """Extends the lock, to at most the longest time to live from now."""
+        lock = self._active_lock(lock_id)
+        self.store.in_flight.extend(lock, min(lock.expires_at + additional_seconds, now + MAX_TTL))
+        self._dirty = True
+        return lock.expires_at
+
+    def dead_letter(self, now: float, lock_id: str, reason: str | None, ids: Sequence[str] | None = None) -> int:
+        """Turns the locked items, or the given ones, into dead letters."""
+        lock = self._active_lock(lock_id)
+        target = self.dead_letter_queue
+        if target is None:
+            raise InvalidRequest("Items of a dead-letter queue cannot be dead-lettered: acknowledge or redrive them.")
+        taken = self._among(lock, ids)
+        self.store.in_flight.reduce(lock, taken)
+        self.transfers.dead_letter(taken, target, reason or "rejected", now)
+        return len(taken)
+
+    def lock_named(self, prefix: str) -> str:
+        """Returns the id of the lock with this prefix, for operators, who do not have the id."""
+        found = [lock_id for lock_id in self.store.in_flight.locks if lock_id.startswith(prefix)]
+        if not found:
+            raise LockNotFound("No active lock has an id with this prefix.")
+        if len(found) > 1:
+            raise Conflict("Several active locks have an id with this prefix: use a longer one.")
+        return found[0]
+
+    def locked(self, count: int = MAX_POP, size: int = MAX_POP_BYTES) -> Reads[list[tuple[Lock, list[Delivery]]]]:
+        """Returns the locks that expire first, with up to ``count`` of their items."""
+        budget = ResponseBudget(count, size)
+        shown = []
+        for lock in self.store.in_flight.first_locks():
+            deliveries: list[Delivery] = []
+            for taken in lock.taken:
+                if budget.full or not budget.add(delivery := (yield from self.store.deliver(taken))):
+                    break
+                deliveries.append(delivery)
+            shown.append((lock, deliveries))
+        return shown
+
+    # The queue as a whole
+
+    def configure(self, config: QueueConfig, elsewhere: int = 0) -> None:
+        """Changes the configuration; the other partitions become pending."""
+        self.settings.change(config, self.store.load + elsewhere)
+
+    def told(self, partition: int, version: int) -> None:
+        """Records that a partition has this version of the configuration."""
+        self._dirty = self.settings.told(partition, version) or self._dirty
+
+    def mark_indexed(self) -> None:
+        self._dirty = self._dirty or not self.listed
+        self.listed = True
+
+    def purge(self) -> int:
+        """Drops all waiting and delayed items, but not locked ones."""
+        purged = self.store.purge()
+        self.counters["purged"] += purged
+        self._dirty = self._dirty or purged > 0
+        return purged
+
+    def revoke(self, item_id: str) -> Reads[None]:
+        """Removes one item that is not locked."""
+        found = yield from self.store.find(item_id, self.partition)
+        if found is None:
+            raise NotFound("There is no item with this id.")
+        if isinstance(found.holder, Lock):
+            raise Conflict("The item is locked by a consumer: requeue the lock first, or wait until it ends.")
+        if found.taken is None:
+            assert found.shelved is not None
+            yield from self.store.discard_delayed(found.shelved)
+        else:
+            if isinstance(found.holder, Redelivery) and found.holder.due is not None:
+                self.store.in_flight.forget_postponed(found.taken)
+            else:
+                yield from self.store.withdraw(found.taken)
+            yield from self.store.forget([found.taken])
+        self.counters["revoked"] += 1
+        self._dirty = True
+
+    # Private
+
+    def _refuse_too_many(self, now: float, items: Sequence[Pushed], elsewhere: int) -> None:
+        if len(self.store.lanes) + len(items) > MAX_PRIORITIES and (
+            len(self.store.lanes.keys() | {item.priority for item in items}) > MAX_PRIORITIES
+        ):
+            raise InvalidRequest(f"A queue can have at most {MAX_PRIORITIES} priorities in use at once.")
+        capacity, rate = self.config.capacity, self.config.rate_per_second
+        if capacity is not None and items and self.store.load + elsewhere + len(items) > capacity:
+            raise Capacity(
+                f"The queue is full: its capacity is {capacity} items. Try again later.", retry_after=ROOM_SECONDS
+            )
+        if rate is not None and items:
+            wait = self._rate_limit.wait(now, rate / self.config.partitions)
+            if wait:
+                raise RateLimited(retry_after=wait)
+
+    def _delay(self, now: float, pushed: Pushed) -> Reads[str]:
+        due_at = moment_of(tick_of(now + pushed.delay_seconds))
+        item = pushed.item(now, self.config.default_ttl_seconds, due_at)
+        shelved = yield from self.store.delay(pushed.priority, item)
+        return str(ItemId(self.partition, pushed.priority, True, *shelved))
+
+    def _take(self, now: float, count: int) -> Reads[list[Delivery]]:
+        found, expired = yield from self.store.take(now, count)
+        yield from self._expire(expired, now)
+        taken = [
+            Delivery(replace(delivery.taken, deliveries=delivery.taken.deliveries + 1), delivery.item)
+            for delivery in found
+        ]
+        self.counters["redelivered"] += sum(delivery.taken.deliveries > 1 for delivery in taken)
+        self.counters["popped"] += len(taken)
+        self._dirty = self._dirty or bool(taken)
+        return taken
+
+    def _expire(self, taken: Sequence[Delivered], now: float) -> Reads[None]:
+        """Drops expired items, or makes them dead letters."""
+        if not taken:
+            return
+        self._dirty = True
+        self.counters["ttl_expired"] += len(taken)
+        target = self.expired_target
+        if target is None:
+            yield from self.store.forget(taken)
+            return
+        segments: dict[tuple[int, int], list[Delivered]] = defaultdict(list)
+        for entry in taken:
+            segments[entry.place.priority, entry.place.segment].append(entry)
+        for entries in segments.values():  # one transfer per segment, to bound its size
+            self.transfers.dead_letter(entries, target, "expired", now)
+
+    def _refuse_when_locked(self) -> None:
+        if len(self.store.in_flight.locks) >= self.config.max_locks:
+            raise QueueLocked(lock_expires_at=self.store.in_flight.next_expiry())
+
+    def _active_lock(self, lock_id: str) -> Lock:
+        if lock_id in self.store.in_flight.expired:
+            raise LockExpired
+        if not self.store.in_flight.locks:
+            raise LockNotFound
+        lock = self.store.in_flight.locks.get(lock_id)
+        if lock is None:
+            raise InvalidLockId
+        return lock
+
+    def _finish(self, lock: Lock, taken: Sequence[Delivered], now: float) -> Reads[None]:
+        self.held_seconds.append(max(0.0, now - lock.created_at))
+        self.store.in_flight.reduce(lock, taken)
+        self.counters["acknowledged"] += len(taken)
+        self._dirty = True
+        yield from self.store.forget(taken)
+
+    def _among(self, lock: Lock, ids: Sequence[str] | None) -> list[Delivered]:
+        """Returns the items of a lock, or the given ones."""
+        if ids is None:
+            return list(lock.taken)
+        held = {taken.item_id(self.partition): taken for taken in lock.taken}
+        unknown = next((item_id for item_id in ids if item_id not in held), None)
+        if unknown is not None:
+            raise InvalidRequest(f"ids: this lock does not hold {unknown}.")
+        return [held[item_id] for item_id in dict.fromkeys(ids)]
+
+    def _give_back(
+        self, lock: Lock, items: Sequence[Delivered], now: float, error: str | None, due: float | None = None
+    ) -> Reads[None]:
+        self.store.in_flight.reduce(lock, items)
+        target = self.dead_letter_queue
+        exhausted: list[Delivered] = []
+        back: list[Delivered] = []
+        for taken in items:
+            returned = taken if error is None else replace(taken, error=error)
+            (exhausted if self.deliveries_exhausted(taken) else back).append(returned)
+        if exhausted and target is not None:
+            self.transfers.dead_letter(exhausted, target, "max_deliveries", now)
+        if lock.spoils_at is not None and lock.spoils_at <= now:
+            expired = yield from self.store.expired_of(back, now)
+            yield from self._expire(expired, now)
+            back = [taken for taken in back if taken not in expired]
+        if back:
+            self.store.give_back(back, due)
+        self._dirty = True
+
+    # Saved state
+
+    def _metadata(self) -> dict[str, Any]:
+        value = self.store.to_json()
+        value["_counters"] = self.counters
+        value["_format"] = FORMAT
+        for key, kept in (
+            ("_indexed", self.listed),
+            ("_is_dead_letter_queue", self.transfers.is_dead_letter_queue),
+        ):
+            if kept:
+                value[key] = kept
+        return value | self.settings.to_json() | self._dedup.to_json()
+
+    @classmethod
+    def restore(
+        cls,
+        name: str,
+        config: QueueConfig,
+        metadata: dict[str, Any] | None,
+        partition: int = 0,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Reads[Queue]:
+        """Returns the queue as it was saved; without metadata, an empty one."""
+        if metadata is None:
+            return cls(name, config, partition, tenant)
+        refuse_other_format(f"Queue {name}", metadata)
+        queue = cls(name, config, partition, tenant, (yield from ItemStore.restore(name, metadata)))
+        queue.counters |= metadata["_counters"]
+        queue.listed = metadata.get("_indexed", False)
+        queue.transfers.is_dead_letter_queue = metadata.get("_is_dead_letter_queue", False)
+        queue.settings.restore(metadata)
+        queue._dedup = yield from Deduplicator.restore(partition, metadata)
+        return queue
+
+
+def _undelivered(taken: Iterable[Delivered]) -> list[Delivered]:
+    """Returns the items without their current delivery."""
+    return [replace(entry, deliveries=entry.deliveries - 1) for entry in taken]

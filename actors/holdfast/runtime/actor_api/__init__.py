@@ -1,0 +1,1 @@
+"""Dapr's actor API as data: durations, transactions and error bodies."""

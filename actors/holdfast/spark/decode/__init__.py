@@ -1,0 +1,1 @@
+"""Decodes rows of the state store into rows of tables."""

@@ -1,0 +1,1 @@
+"""The snapshot pipeline: copies every table, checks consistency, compares, writes a report."""

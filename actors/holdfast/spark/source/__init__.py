@@ -1,0 +1,1 @@
+"""The Spark data source: options, schemas, batch reader and stream."""

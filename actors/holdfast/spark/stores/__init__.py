@@ -1,0 +1,1 @@
+"""The databases that the data source reads: SQLite and PostgreSQL."""

@@ -1,0 +1,1 @@
+"""The wire format between processes: converts refusals in actor replies to exceptions."""

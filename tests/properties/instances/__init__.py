@@ -1,0 +1,1 @@
+"""Orchestrations on a simulated host, while the host, its code, its queues and its clock give trouble."""

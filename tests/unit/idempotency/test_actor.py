@@ -1,0 +1,107 @@
+"""The actor of a record: what it costs, and what is left of it when its time is over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from holdfast.idempotency.actor import IdempotencyActor
+from holdfast.idempotency.interface import record_id
+from holdfast.idempotency.record import DEFAULT_RETENTION
+from holdfast.kinds import IDEMPOTENCY_TYPE
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.simulated import SimulatedHost
+from unit.stages import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+KEY = "invoice-17"
+
+
+class Stage:
+    """A host with one record, which counts what is asked of its storage."""
+
+    def __init__(self) -> None:
+        self.host = SimulatedHost()
+        self.asked: list[str] = []
+
+    async def start(self) -> None:
+        await self.host.register(IdempotencyActor)
+        await self.host.start()
+        before = self.host.storage.before
+        assert before is not None
+
+        async def counted(what: str) -> None:
+            self.asked.append(what)
+            await before(what)
+
+        self.host.storage.before = counted
+
+    async def call(self, method: str, **data: Any) -> Any:
+        named = {"key": KEY} if method == "Begin" else {}
+        address = (IDEMPOTENCY_TYPE, record_id("default", KEY), method)
+        return load(await self.host.client.invoke_method(*address, dump(named | data)))
+
+    def rows(self) -> int:
+        return sum(f"||{IDEMPOTENCY_TYPE}||" in row for row in self.host.storage.rows)
+
+
+def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    return staged(Stage, body)
+
+
+@on_stage
+async def test_begin_and_commit_are_two_saves_and_one_reminder(stage: Stage) -> None:
+    await stage.call("Begin", owner="a")
+    for _ in range(3):
+        await stage.call("Renew", owner="a")
+    await stage.call("Commit", owner="a")
+    assert (stage.asked.count("save"), stage.asked.count("remind")) == (5, 1)
+    stage.asked.clear()
+    assert (await stage.call("Begin", owner="b"))["outcome"] == "done"
+    assert stage.asked == []
+
+
+@on_stage
+async def test_nothing_is_left_when_its_time_is_over(stage: Stage) -> None:
+    await stage.call("Begin", owner="a")
+    await asyncio.sleep(20)
+    await stage.call("Commit", owner="a", result=1)
+    await asyncio.sleep(DEFAULT_RETENTION - 1)
+    assert (await stage.call("Begin", owner="b"))["outcome"] == "done"
+    await asyncio.sleep(100)
+    assert stage.rows() == 0
+
+
+@on_stage
+async def test_a_short_retention_is_not_put_off_to_that_of_the_lease(stage: Stage) -> None:
+    await stage.call("Begin", owner="a", lease_seconds=3600)
+    await stage.call("Commit", owner="a", retention_seconds=5)
+    await asyncio.sleep(6)
+    assert (await stage.call("Commit", owner="a"))["error_code"] == "LEASE_LOST"
+    await asyncio.sleep(100)
+    assert stage.rows() == 0
+
+
+@on_stage
+async def test_what_nobody_finished_is_forgotten_too(stage: Stage) -> None:
+    await stage.call("Begin", owner="a")
+    await asyncio.sleep(DEFAULT_RETENTION + 100)
+    assert stage.rows() == 0
+    assert (await stage.call("Commit", owner="a"))["error_code"] == "LEASE_LOST"
+
+
+@on_stage
+async def test_a_record_of_another_life_does_not_count(stage: Stage) -> None:
+    assert (await stage.call("Begin", owner="a", incarnation="first"))["attempt"] == 1
+    await stage.call("Commit", owner="a", result=1)
+    assert (await stage.call("Begin", owner="a", incarnation="first"))["outcome"] == "done"
+    assert (await stage.call("Begin", owner="b"))["outcome"] == "done"
+    begun = await stage.call("Begin", owner="b", incarnation="second")
+    assert (begun["outcome"], begun["attempt"]) == ("run", 1)
+    # Those that still run the first are not heard any more.
+    assert (await stage.call("Commit", owner="a", result=2))["error_code"] == "LEASE_LOST"
+    # One that takes over goes on with the same life.
+    await stage.call("Fail", owner="b", error="no")
+    assert (await stage.call("Begin", owner="c", incarnation="second"))["attempt"] == 2

@@ -1,0 +1,127 @@
+"""Who stays in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from holdfast import App, Context
+from holdfast.kinds import ORCHESTRATION_TYPE
+from holdfast.orchestration.actor import cache as cache
+from holdfast.orchestration.actor.actor import orchestration_actor
+from holdfast.orchestration.actor.cache import InstanceCache
+from holdfast.orchestration.index.instance_index import InstanceIndexActor
+from holdfast.orchestration.index.tenant_index import TenantIndexActor
+from holdfast.orchestration.recovery.rescuer import RescuerActor
+from holdfast.pushpop.actor import PushPopActor
+from holdfast.pushpop.index import QueueIndexActor
+from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.simulated import SimulatedHost
+from unit.stages import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+app = App()
+
+
+@app.activity
+async def never_run(number: int) -> None: ...
+
+
+@app.orchestration
+async def waits(ctx: Context) -> Any:
+    return await ctx.event("go")
+
+
+@app.orchestration
+async def calls(ctx: Context) -> None:
+    await ctx.call(never_run, 1)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.host = SimulatedHost(idle_timeout=3600)
+
+    async def start(self) -> None:
+        with patch.object(cache.InstanceCache.__init__, "__defaults__", (3,)):
+            InstanceCache.of(self.host.client)
+        classes = (
+            PushPopActor,
+            QueueIndexActor,
+            InstanceIndexActor,
+            TenantIndexActor,
+            RescuerActor,
+            orchestration_actor(app.registry),
+        )
+        for actor_class in classes:
+            await self.host.register(actor_class)
+        await self.host.start()
+
+    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
+        body = dump(data or None)
+        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
+
+    def warm(self) -> set[str]:
+        actors = self.host._runtime._actor_managers[ORCHESTRATION_TYPE]._active_actors
+        return {name for name, actor in actors.items() if actor.work.derived}
+
+
+def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    return staged(Stage, body)
+
+
+@on_stage
+async def test_those_used_last_stay_and_the_others_come_back(stage: Stage) -> None:
+    names = [f"i-{number}" for number in range(10)]
+    for name in names:
+        await stage.ask(name, "Start", name="waits")
+    # The index has to know of them, and they that it does.
+    await asyncio.sleep(60)
+    assert len(stage.warm()) <= 4
+    await stage.ask(names[0], "Status")
+    assert names[0] in stage.warm()
+    for name in names:
+        await stage.ask(name, "RaiseEvent", name="go", data=name)
+    await asyncio.sleep(60)
+    for name in names:
+        assert (await stage.ask(name, "Status"))["output"] == name
+
+
+@on_stage
+async def test_what_is_under_way_is_not_forgotten(stage: Stage) -> None:
+    for number in range(10):
+        await stage.ask(f"i-{number}", "Start", name="calls")
+    await asyncio.sleep(1)
+    # What was sent is crossed off with the next write: until then it is known here only that it was.
+    assert len(stage.warm()) == 10
+    await asyncio.sleep(60)
+    for number in range(10):
+        await stage.ask(f"i-{number}", "Status")
+    assert len(stage.warm()) <= 4
+    answer = load(await stage.host.client.invoke_method("PushPopActor", "activities", "Stats", b""))
+    assert answer["counters"]["pushed"] == 10
+
+
+class _Cup:
+    def evict(self) -> bool:
+        return True
+
+
+def test_one_that_has_gone_is_not_kept() -> None:
+    kept = InstanceCache(most=1)
+    cups = [_Cup() for _ in range(5)]
+    for cup in cups:
+        kept.used(cup)
+    assert len(kept._cached) == 1
+    kept.left(cups[-1])
+    assert len(kept._cached) == 0
+    kept.used(cups.pop())
+    del cup
+    cups.clear()
+    gc.collect()
+    other = _Cup()
+    kept.used(other)
+    assert [mark() for mark in kept._cached] == [other]
