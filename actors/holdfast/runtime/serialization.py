@@ -37,6 +37,8 @@ _MANY = 5_000
 # How deep both writers of JSON write lists and objects: orjson (3.11) and pydantic-core (2.50).
 _WRITTEN_DEPTH = 254
 _TOO_DEEP = f"The body is nested more than {MAX_DEPTH} levels deep."
+# How many brackets and quotation marks are looked at together.
+_MARKS = 64 * 1024
 # All bytes but those that open a list or an object, and those around strings.
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[{"'))
 # 1e400 is read as infinity (pydantic-core 2.50), which JSON has no word for.
@@ -78,16 +80,25 @@ def check_number_of_containers(text: bytes | str) -> None:
     if len(text) <= 2 * MAX_CONTAINERS:
         return
     data = text.encode() if isinstance(text, str) else text
-    # What is in strings does not count, but is seldom so much that they have to be left out.
-    if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS and _brackets_outside_strings(data) > MAX_CONTAINERS:
+    # Brackets in strings do not count; they are rarely so many that strings have to be told apart.
+    if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS and _has_more_containers(data, MAX_CONTAINERS):
         raise TooLarge(f"The body has more than {MAX_CONTAINERS:,} lists and objects.")
 
 
-def _brackets_outside_strings(data: bytes) -> int:
-    """How many lists and objects begin. Without Python code, or a match, for each of half a million strings."""
-    # Backslashes are in strings only; without them every quotation mark begins or ends a string.
+def _has_more_containers(data: bytes, most: int) -> bool:
+    """Returns whether JSON text opens more than ``most`` lists and objects. Runs no Python code per string."""
+    # Backslashes are in strings only; without them every quotation mark begins or ends a string. Two that are next to
+    # each other cancel out, which leaves the strings with brackets: 460,000 keys take 10 ms instead of 33 ms.
     unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return len(b"".join(unescaped.translate(None, _NO_BRACKETS).split(b'"')[::2]))
+    marks = unescaped.translate(None, _NO_BRACKETS).replace(b'""', b"")
+    found = in_string = 0
+    for start in range(0, len(marks), _MARKS):
+        parts = marks[start : start + _MARKS].split(b'"')
+        found += len(b"".join(parts[in_string::2]))
+        if found > most:
+            return True
+        in_string = (in_string + len(parts) - 1) % 2
+    return False
 
 
 def is_deep(text: bytes | str) -> bool:

@@ -129,3 +129,13 @@ def test_brackets_in_strings_are_not_counted(text: str) -> None:
     check_number_of_containers(json.dumps({text: [text * 100_000, {text: text * 100_000}]}))
     with pytest.raises(TooLarge):
         check_number_of_containers(json.dumps([text, *[{text: 1}] * MAX_CONTAINERS]))
+
+
+@pytest.mark.parametrize("text", ['""', '"["', '"[""{"', r'"\\"', r'"\"["', r'"[\\"'])
+def test_strings_with_brackets_do_not_count_wherever_they_lie(text: str) -> None:
+    """The text is read in parts: strings begin and end at every place of a part."""
+    for before in range(4):
+        entries = ",".join(["[]"] * before + [text] * 70_000 + ["{}"] * (MAX_CONTAINERS - 1 - before))
+        check_number_of_containers(f"[{entries}]")
+        with pytest.raises(TooLarge):
+            check_number_of_containers(f"[{entries},[]]")
