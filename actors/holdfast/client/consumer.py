@@ -122,6 +122,7 @@ class Consumer:
         except HoldfastError as error:
             log.warning("Queue %s: message %s will be redelivered: %s", self._queue, message.id, error)
         except Exception:
+            # A handler may raise anything; its message was abandoned with the error, and the consumer goes on.
             log.warning("Queue %s: the handler failed on message %s", self._queue, message.id, exc_info=True)
         finally:
             self._handling.discard(me)

@@ -113,6 +113,7 @@ class Endpoints:
             ):
                 self._audit.refused(scope, error, told=isinstance(error, Forbidden))
         except Exception:
+            # A bug: the caller gets a flat error without a stack trace, and the log has it.
             refusal, status = FAULT, FAULT.status
             log.exception("%s %s failed", scope["method"], scope["path"])
         finally:

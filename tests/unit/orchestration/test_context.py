@@ -211,7 +211,7 @@ def test_an_event_goes_to_whoever_waited_longest(app: App, cold: bool) -> None:
     driver.wait()
     for number in range(2):
         assert driver.raise_event("call", number) is Verdict.RECORDED
-    assert driver.raise_event("call", 2) is Verdict.NOBODY_WAITS
+    assert driver.raise_event("call", 2) is Verdict.NO_SUBSCRIBER
     driver.raise_event("other", "o")
     assert driver.output == ["gave up", 0, 1, "o"]
 

@@ -105,7 +105,7 @@ def test_a_suspended_one_keeps_what_comes_and_does_nothing(cold: bool) -> None:
     assert driver.status is Status.SUSPENDED
     driver.now += 1
     assert driver.raise_event("word", "first") is Verdict.RECORDED
-    assert driver.raise_event("word", "second") is Verdict.NOBODY_WAITS
+    assert driver.raise_event("word", "second") is Verdict.NO_SUBSCRIBER
     assert driver.raise_event("mail", "letter") is Verdict.RECORDED
     call = next(event for event in driver.history if isinstance(event, history.ActivityScheduled))
     assert driver.complete(call.seq, "done") is Verdict.RECORDED

@@ -135,11 +135,11 @@ def test_a_message_of_another_execution_changes_nothing(driver: Driver) -> None:
 
 def test_an_event_nobody_waits_for_is_dropped(driver: Driver) -> None:
     driver.start("checkout", {"id": 7})
-    assert driver.raise_event("approved", "too early") is Verdict.NOBODY_WAITS
+    assert driver.raise_event("approved", "too early") is Verdict.NO_SUBSCRIBER
     driver.complete(2, "paid")
-    assert driver.raise_event("refused", "another name") is Verdict.NOBODY_WAITS
+    assert driver.raise_event("refused", "another name") is Verdict.NO_SUBSCRIBER
     assert driver.raise_event("approved", "in time") is Verdict.RECORDED
-    assert driver.raise_event("approved", "too late") is Verdict.NOBODY_WAITS
+    assert driver.raise_event("approved", "too late") is Verdict.NO_SUBSCRIBER
     assert "EventRaised" in driver.types
     driver.wait()
     assert driver.output == "paid in time 7"
@@ -162,7 +162,7 @@ def test_messages_in_one_delivery_are_taken_in_their_order(driver: Driver) -> No
         RaiseEvent(name="approved", data='"in time"'),
         RaiseEvent(name="approved", data='"too late"'),
     )
-    assert replies == [Verdict.NOBODY_WAITS, Verdict.RECORDED, Verdict.RECORDED, Verdict.NOBODY_WAITS]
+    assert replies == [Verdict.NO_SUBSCRIBER, Verdict.RECORDED, Verdict.RECORDED, Verdict.NO_SUBSCRIBER]
 
 
 def test_what_is_not_there_is_not_found(driver: Driver) -> None:

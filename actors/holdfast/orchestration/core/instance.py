@@ -54,7 +54,7 @@ class Verdict(StrEnum):
     RECORDED = "recorded"
     DUPLICATE = "duplicate"
     OTHER_EXECUTION = "other execution"
-    NOBODY_WAITS = "nobody waits"
+    NO_SUBSCRIBER = "no subscriber"
     NEVER_SCHEDULED = "never scheduled"
     NOT_A_CHILD = "not a child"
 
@@ -337,7 +337,7 @@ class Instance:
             if subscription is None or subscription.event is None:
                 if execution.has_lost_mailbox(message.name):
                     raise undeclared_mailbox(message.name)
-                return Verdict.NOBODY_WAITS
+                return Verdict.NO_SUBSCRIBER
             if subscription.codec is not None:
                 # Rejected here, not raised where the code waits: one invalid event must not end an orchestration.
                 subscription.codec.check(message.data, f"the event {message.name}")
