@@ -139,7 +139,7 @@ async def test_an_id_that_daprd_would_pass_on_as_another_is_refused_by_the_app(r
 
 
 async def test_a_sidecar_that_is_not_there_is_unavailable_soon() -> None:
-    client = DaprHostClient(f"http://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", patience=0.3)
+    client = DaprHostClient(f"http://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", connect_retry_seconds=0.3)
     async with asyncio.timeout(10):
         with pytest.raises(errors.Unavailable):
             await client.invoke_method("Tally", "a", "get")
@@ -157,7 +157,7 @@ async def test_a_sidecar_that_does_not_answer_is_unavailable_in_time() -> None:
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        client = DaprHostClient(f"http://127.0.0.1:{port}", f"127.0.0.1:{port}", timeout=0.3, patience=0.3)
+        client = DaprHostClient(f"http://127.0.0.1:{port}", f"127.0.0.1:{port}", timeout=0.3, connect_retry_seconds=0.3)
         async with asyncio.timeout(10):
             with pytest.raises(errors.Unavailable):
                 await client.invoke_method("Tally", "a", "get")

@@ -61,7 +61,7 @@ async def tenure(sidecar: Sidecar) -> AsyncIterator[OwnershipMonitor]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     http = SidecarHttp(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    tenure = OwnershipMonitor(http, lost=sidecar.lose, doubtful=sidecar.doubt)
+    tenure = OwnershipMonitor(http, lost=sidecar.lose, unknown=sidecar.doubt)
     yield tenure
     await tenure.end()
     await http.close()

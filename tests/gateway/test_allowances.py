@@ -37,7 +37,7 @@ class Limited:
         self.between = gateway.between
         self._gateway = gateway
         self._allowances = TenantUsages(cast("HostClient", gateway.between), gateway.partitions, QUOTAS)
-        gateway.partitions.listeners.append(self._allowances.heard)
+        gateway.partitions.listeners.append(self._allowances.observe)
 
     async def push(self, count: int, queue: str = "orders", tenant: str = "acme", payload: str = "") -> None:
         data: dict[str, Any] = {"items": [{"item": payload or number} for number in range(count)]}
@@ -207,12 +207,12 @@ async def test_what_was_just_stored_is_not_counted_twice(stage: Stage) -> None:
     await gateway.push(1, "other")
     next_one: list[asyncio.Task[None]] = []
 
-    def heard(actor_id: str, load: int, size: int) -> None:
+    def observe(actor_id: str, load: int, size: int) -> None:
         # Before those who pushed are told.
         if load == 8:
             next_one.append(asyncio.create_task(gateway.push(1, "other")))
 
-    made.partitions.listeners.append(heard)
+    made.partitions.listeners.append(observe)
     await gateway.push(8)
     await next_one[0]
     with pytest.raises(Capacity, match="has 10"):

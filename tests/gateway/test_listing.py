@@ -204,7 +204,7 @@ def test_the_metrics_ask_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch
         between = Between(stage.host.client)
         counted = await census(between).take()
         assert list(counted.queues) == ["queue-0", "queue-1"]
-        assert (counted.total, counted.not_shown, counted.silent_queues) == (4, 2, 0)
+        assert (counted.total, counted.not_shown, counted.unreachable_queues) == (4, 2, 0)
         assert sum("Stats" in methods for _, methods in between.calls) <= 2 * PARTITIONS + 4
 
     body()

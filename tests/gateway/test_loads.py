@@ -16,26 +16,26 @@ class Clock:
 
 def test_a_queue_of_one_partition_is_not_remembered() -> None:
     known = Loads(Clock())
-    known.heard("orders", 5, 1)
+    known.observe("orders", 5, 1)
     assert known.get("orders") is None
 
 
 def test_partitions_only_grow_whatever_one_of_them_knows() -> None:
     known = Loads(Clock())
-    known.heard("orders", 5, 4)
-    known.heard("orders@3", 2, 1)
-    known.heard("orders", 5, 1)
+    known.observe("orders", 5, 4)
+    known.observe("orders@3", 2, 1)
+    known.observe("orders", 5, 1)
     spread = known.get("orders")
     assert spread is not None
     assert spread.count == 4
-    known.heard("orders@6", 0, 1)
+    known.observe("orders@6", 0, 1)
     assert spread.count == 7
 
 
 def test_pushes_go_to_the_least_loaded_and_equals_take_turns() -> None:
     known = Loads(Clock())
     for number, load in enumerate((3, 1, 1, 2)):
-        known.heard(f"q@{number}" if number else "q", load, 4)
+        known.observe(f"q@{number}" if number else "q", load, 4)
     spread = known.get("q")
     assert spread is not None
     assert {tuple(spread.to_push()) for _ in range(8)} == {(1, 2, 3, 0), (2, 1, 3, 0)}
@@ -48,7 +48,7 @@ def test_pushes_go_to_the_least_loaded_and_equals_take_turns() -> None:
 def test_pops_take_turns_also_when_pushes_come_between() -> None:
     known = Loads(Clock())
     for number in range(4):
-        known.heard(f"q@{number}" if number else "q", 9, 4)
+        known.observe(f"q@{number}" if number else "q", 9, 4)
     spread = known.get("q")
     assert spread is not None
     first = []
@@ -61,8 +61,8 @@ def test_pops_take_turns_also_when_pushes_come_between() -> None:
 def test_one_that_held_nothing_a_moment_ago_comes_last_and_later_in_turn_again() -> None:
     clock = Clock()
     known = Loads(clock)
-    known.heard("q", 0, 2)
-    known.heard("q@1", 5, 2)
+    known.observe("q", 0, 2)
+    known.observe("q@1", 5, 2)
     spread = known.get("q")
     assert spread is not None
     assert {tuple(spread.to_pop()) for _ in range(4)} == {(1, 0)}
@@ -73,7 +73,7 @@ def test_one_that_held_nothing_a_moment_ago_comes_last_and_later_in_turn_again()
 def test_one_that_cannot_be_reached_is_pushed_to_last_until_it_is_heard_of() -> None:
     clock = Clock()
     known = Loads(clock)
-    known.heard("q", 50, 2)
+    known.observe("q", 50, 2)
     spread = known.get("q")
     assert spread is not None
     assert spread.unknown() == [1]
@@ -83,7 +83,7 @@ def test_one_that_cannot_be_reached_is_pushed_to_last_until_it_is_heard_of() -> 
     clock.now += 2 * loads.AVOIDED_SECONDS
     assert spread.unknown() == [1]
     spread.avoid(1)
-    known.heard("q@1", 3, 2)
+    known.observe("q@1", 3, 2)
     assert spread.to_push()[0] == 1
 
 
@@ -91,7 +91,7 @@ def test_old_news_is_asked_for_again_less_often_the_more_there_are() -> None:
     clock = Clock()
     known = Loads(clock)
     for number in range(160):
-        known.heard(f"q@{number}" if number else "q", 1, 160)
+        known.observe(f"q@{number}" if number else "q", 1, 160)
     spread = known.get("q")
     assert spread is not None
     clock.now += 5
@@ -102,11 +102,11 @@ def test_old_news_is_asked_for_again_less_often_the_more_there_are() -> None:
 
 def test_memory_is_bounded_and_keeps_those_in_use() -> None:
     known = Loads(Clock())
-    known.heard("first", 0, 2)
+    known.observe("first", 0, 2)
     for number in range(loads.MOST_QUEUES - 1):
-        known.heard(f"queue-{number}", 0, 2)
+        known.observe(f"queue-{number}", 0, 2)
     assert known.get("first") is not None
-    known.heard("one-more", 0, 2)
+    known.observe("one-more", 0, 2)
     assert known.get("first") is not None
     assert known.get("queue-0") is None
 
@@ -114,8 +114,8 @@ def test_memory_is_bounded_and_keeps_those_in_use() -> None:
 def test_one_that_owes_an_answer_for_long_is_asked_last() -> None:
     clock = Clock()
     known = Loads(clock)
-    known.heard("q", 5, 2)
-    known.heard("q@1", 1, 2)
+    known.observe("q", 5, 2)
+    known.observe("q@1", 1, 2)
     spread = known.get("q")
     assert spread is not None
     with spread.asking(1):

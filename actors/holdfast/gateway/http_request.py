@@ -124,7 +124,7 @@ class HttpRequest:
         if len(body) > _LARGE:
             await self.pause()
 
-    async def gone(self) -> None:
+    async def disconnected(self) -> None:
         """Returns when the client has disconnected. Call it once, after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass

@@ -161,7 +161,7 @@ class Orchestrations:
         address = _address(call)
         loop = asyncio.get_running_loop()
         until = loop.time() + call.query(WaitQuery).timeout_seconds
-        disconnected = asyncio.ensure_future(call.gone())
+        disconnected = asyncio.ensure_future(call.disconnected())
         try:
             with Subscription(waiting_for(address)) as wakeup:
                 while True:

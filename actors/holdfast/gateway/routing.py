@@ -111,7 +111,7 @@ class Endpoints:
             elif isinstance(error, Forbidden) or (
                 isinstance(error, _REFUSALS) and not acts and not isinstance(error, BrokenOff)
             ):
-                self._audit.refused(scope, error, told=isinstance(error, Forbidden))
+                self._audit.refused(scope, error, with_message=isinstance(error, Forbidden))
         except Exception:
             # A bug: the caller gets a flat error without a stack trace, and the log has it.
             refusal, status = FAULT, FAULT.status

@@ -35,7 +35,7 @@ class ActivityLease:
 
         async def begin() -> dict[str, Any] | AlreadyInProgress:
             try:
-                return await self._source.once(self._job, "begin", self._lease | incarnation)
+                return await self._source.call_record(self._job, "begin", self._lease | incarnation)
             except AlreadyInProgress as error:
                 return error
 
@@ -49,7 +49,7 @@ class ActivityLease:
 
     async def renew(self) -> None:
         """Renews the lease. Raises LeaseLost when a later delivery has begun."""
-        await self._source.once(self._job, "renew", self._lease)
+        await self._source.call_record(self._job, "renew", self._lease)
 
     async def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
         """Records the outcome, and returns the outcome to report. Raises LeaseLost."""
@@ -57,7 +57,7 @@ class ActivityLease:
         if "result" not in outcome and outcome["error"]["type"] != ResultNotKept.__name__:
             failed = self._owner | {"error": outcome["error"]["message"][:_LONGEST_ERROR]}
             await retry_forever(
-                lambda: self._source.once(self._job, "fail", failed), f"recording the failure of {self._job}"
+                lambda: self._source.call_record(self._job, "fail", failed), f"recording the failure of {self._job}"
             )
             return outcome
         try:
@@ -70,7 +70,7 @@ class ActivityLease:
     async def _commit(self, outcome: dict[str, Any]) -> None:
         done = self._owner | {"result": outcome}
         await retry_forever(
-            lambda: self._source.once(self._job, "commit", done), f"recording the outcome of {self._job}"
+            lambda: self._source.call_record(self._job, "commit", done), f"recording the outcome of {self._job}"
         )
 
 

@@ -129,10 +129,10 @@ class LocalWorkSource:
         body = {"lock_id": batch.lock_id, "additional_ttl_seconds": seconds}
         await self._ask(batch.tenant, batch.queue, "ExtendLock", body)
 
-    async def done(self, batch: JobBatch, job: Job) -> None:
+    async def complete(self, batch: JobBatch, job: Job) -> None:
         await self._ask(batch.tenant, batch.queue, "Complete", {"ids": [job.item_id]})
 
-    async def give_back(
+    async def abandon(
         self, batch: JobBatch, jobs: Sequence[Job], error: str, delay_seconds: float, *, counted: bool
     ) -> None:
         ids = [job.item_id for job in jobs]
@@ -144,15 +144,15 @@ class LocalWorkSource:
         body = {"lock_id": batch.lock_id, "ids": item_ids, "reason": reason}
         await self._ask(batch.tenant, batch.queue, "DeadLetter", body)
 
-    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+    async def report(self, job: Job, outcome: dict[str, Any]) -> None:
         body = {"of": "activity"} | job.place | outcome
         raise_for_refusal(await self._instances.call(qualify(job.tenant, job.instance_id), "Complete", dump(body)))
 
-    async def awaited(self, job: Job) -> bool:
+    async def is_awaited(self, job: Job) -> bool:
         instance = qualify(job.tenant, job.instance_id)
         return bool(raise_for_refusal(await self._instances.call(instance, "IsAwaited", dump(job.place)))["awaited"])
 
-    async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         named = {"key": job.record_key, "tenant": job.tenant} if what == "begin" else {}
         record = record_id(job.tenant, job.record_key)
         answer = await self._client.invoke_method(IDEMPOTENCY_TYPE, record, what.capitalize(), dump(body | named))

@@ -53,11 +53,11 @@ class RemoteWorkSource:
     async def extend(self, batch: JobBatch, seconds: int) -> None:
         await self._queue(batch.queue).extend(batch.lock_id, seconds)
 
-    async def done(self, batch: JobBatch, job: Job) -> None:
+    async def complete(self, batch: JobBatch, job: Job) -> None:
         with _repeatable():
             await self._completions[batch.queue].complete(job.item_id)
 
-    async def give_back(
+    async def abandon(
         self, batch: JobBatch, jobs: Sequence[Job], error: str, delay_seconds: float, *, counted: bool
     ) -> None:
         ids = [job.item_id for job in jobs]
@@ -68,16 +68,16 @@ class RemoteWorkSource:
         with _repeatable():
             await self._queue(batch.queue).dead_letter(batch.lock_id, reason, item_ids)
 
-    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+    async def report(self, job: Job, outcome: dict[str, Any]) -> None:
         body = {"of": "activity"} | job.place | outcome
         with _repeatable():
             await RunCalls(self._connection, job.instance_id).outcome(dump(body))
 
-    async def awaited(self, job: Job) -> bool:
+    async def is_awaited(self, job: Job) -> bool:
         answer = await RunCalls(self._connection, job.instance_id).awaited(dump(job.place))
         return bool(answer["awaited"])
 
-    async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         with _repeatable():
             return await IdempotencyCalls(self._connection, job.tenant, job.record_key).call(what, body)
 

@@ -38,14 +38,14 @@ class Job:
     #: Whether it may be in its queue twice, because it was dispatched again after a failure.
     again: bool = False
     #: Whether a worker has abandoned it before.
-    given_back: bool = False
+    was_abandoned: bool = False
     #: The tenant of its queue. A tenant in the item itself could be forged by anyone who may push there.
     tenant: str = DEFAULT_TENANT
 
     @property
     def redelivered(self) -> bool:
         """Whether a worker may have run it before, so that its instance may no longer wait for it."""
-        return self.deliveries > 1 or self.again or self.given_back
+        return self.deliveries > 1 or self.again or self.was_abandoned
 
     @property
     def place(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def batch_of(tenant: str, queue: str, answer: dict[str, Any]) -> JobBatch:
                 deliveries=message["delivery_count"],
                 incarnation=read.incarnation,
                 again=read.again,
-                given_back="last_error" in message,
+                was_abandoned="last_error" in message,
                 tenant=tenant,
             )
         )
@@ -144,11 +144,11 @@ class WorkSource(Protocol):
 
     async def extend(self, batch: JobBatch, seconds: int) -> None: ...
 
-    async def done(self, batch: JobBatch, job: Job) -> None:
+    async def complete(self, batch: JobBatch, job: Job) -> None:
         """Completes a job: removes it from its queue."""
         ...
 
-    async def give_back(
+    async def abandon(
         self, batch: JobBatch, jobs: Sequence[Job], error: str, delay_seconds: float, *, counted: bool
     ) -> None:
         """Abandons jobs to their queue. Without ``counted`` this delivery does not count towards the maximum."""
@@ -158,14 +158,14 @@ class WorkSource(Protocol):
         """Moves items to the dead-letter queue."""
         ...
 
-    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+    async def report(self, job: Job, outcome: dict[str, Any]) -> None:
         """Reports the outcome; its instance has recorded it on return. Raises NotFound if there is no such instance."""
         ...
 
-    async def awaited(self, job: Job) -> bool:
+    async def is_awaited(self, job: Job) -> bool:
         """Returns whether the instance still waits for the job."""
         ...
 
-    async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         """Calls the idempotency record of this job: ``begin``, ``renew``, ``commit`` or ``fail``."""
         ...

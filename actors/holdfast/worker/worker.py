@@ -44,7 +44,7 @@ _RETURN_SECONDS = 5.0
 _RETURN_APART = 0.02
 _LONGEST_RETURN = 300.0
 # How long a job may hold a slot while its instance or its record is asked whether to run it.
-_PATIENCE_SECONDS = 5.0
+_MAX_WAIT_SECONDS = 5.0
 # Repeated warnings of the same kind are suppressed for this long.
 _QUIET_SECONDS = 300.0
 _QUIET_SECONDS_OF_QUEUES = 60.0
@@ -109,7 +109,7 @@ class Worker:
         self._last_return: dict[tuple[str, str], float] = {}
         self._deferrals = RepeatFilter(_QUIET_SECONDS)
         self._unreachable_queues = RepeatFilter(_QUIET_SECONDS_OF_QUEUES)
-        self._underway: set[InFlightBatch] = set()
+        self._in_flight: set[InFlightBatch] = set()
         #: The leases of running idempotent activities.
         self._leases: dict[Job, ActivityLease] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -155,22 +155,22 @@ class Worker:
             self._spawn(self._dead_letter_invalid(batch))
         if not batch.jobs:
             return
-        underway = InFlightBatch(batch)
-        self._underway.add(underway)
+        in_flight = InFlightBatch(batch)
+        self._in_flight.add(in_flight)
         # In empty contexts: the jobs do not belong to the call that took the batch.
         for job in batch.jobs:
-            underway.contexts[job] = ActivityContext.of(job)
-            underway.seats[job] = Seat(slots)
-            task = asyncio.create_task(self._work(underway, job), name=NAME, context=contextvars.Context())
-            underway.running[job] = task
+            in_flight.contexts[job] = ActivityContext.of(job)
+            in_flight.seats[job] = Seat(slots)
+            task = asyncio.create_task(self._work(in_flight, job), name=NAME, context=contextvars.Context())
+            in_flight.running[job] = task
         # Most batches end before their lock has to be renewed, so the renewal starts with a timer.
         loop = asyncio.get_running_loop()
-        underway.began = loop.time()
-        underway.alarm = loop.call_later(self._queues[batch.queue] / 3, self._start_lock_renewal, underway)
+        in_flight.began = loop.time()
+        in_flight.alarm = loop.call_later(self._queues[batch.queue] / 3, self._start_lock_renewal, in_flight)
 
-    def _start_lock_renewal(self, underway: InFlightBatch) -> None:
-        self._spawn(self._extend_lock(underway))
-        self._spawn(self._stop_unawaited(underway))
+    def _start_lock_renewal(self, in_flight: InFlightBatch) -> None:
+        self._spawn(self._extend_lock(in_flight))
+        self._spawn(self._stop_unawaited(in_flight))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, context=contextvars.Context())
@@ -190,87 +190,87 @@ class Worker:
         except HoldfastError as error:
             log.warning("%s failed; they are redelivered when their lock expires: %s", what, error)
 
-    async def _extend_lock(self, underway: InFlightBatch) -> None:
+    async def _extend_lock(self, in_flight: InFlightBatch) -> None:
         """Extends the lock while a job of the batch runs."""
-        lasts = self._queues[underway.batch.queue]
+        lasts = self._queues[in_flight.batch.queue]
         clock = asyncio.get_running_loop().time
-        began, granted = underway.began, lasts
+        began, granted = in_flight.began, lasts
         pause = 0.0
-        while await _runs_on(underway, pause):
+        while await _runs_on(in_flight, pause):
             pause = lasts / 3
             # Never longer than a new lock: if this process crashes, redelivery waits for the lock to expire.
             if (missing := ceil(clock() - began + lasts - granted)) <= 0:
                 continue
             try:
                 async with asyncio.timeout(lasts / 3):
-                    await self._source.extend(underway.batch, missing)
+                    await self._source.extend(in_flight.batch, missing)
             except (HoldfastError, TimeoutError) as error:
                 log.warning(
                     "queue %s: the lock on running activities was not extended: %s",
-                    *(underway.batch.queue, message_of(error)),
+                    *(in_flight.batch.queue, message_of(error)),
                 )
                 if isinstance(error, TimeoutError) or error.retryable:
                     pause = lasts / 12  # while there is still time
             else:
                 granted += missing
 
-    async def _stop_unawaited(self, underway: InFlightBatch) -> None:
+    async def _stop_unawaited(self, in_flight: InFlightBatch) -> None:
         """Stops jobs that are no longer awaited. Runs apart from the lock renewal: an instance may not answer."""
         pause = 0.0
-        while await _runs_on(underway, pause):
-            await asyncio.gather(*(self._check_running(underway, job) for job in list(underway.running)))
-            pause = self._queues[underway.batch.queue] / 3
+        while await _runs_on(in_flight, pause):
+            await asyncio.gather(*(self._check_running(in_flight, job) for job in list(in_flight.running)))
+            pause = self._queues[in_flight.batch.queue] / 3
 
-    async def _check_running(self, underway: InFlightBatch, job: Job) -> None:
+    async def _check_running(self, in_flight: InFlightBatch, job: Job) -> None:
         """Renews the lease of a job, and stops the job if it is no longer awaited. Errors are logged."""
         try:
-            async with asyncio.timeout(self._queues[underway.batch.queue] / 3):
+            async with asyncio.timeout(self._queues[in_flight.batch.queue] / 3):
                 if lease := self._leases.get(job):
-                    await self._renew(underway, job, lease)
-                if not await self._source.awaited(job):
-                    self._stop(underway, job)
+                    await self._renew(in_flight, job, lease)
+                if not await self._source.is_awaited(job):
+                    self._stop(in_flight, job)
         except (HoldfastError, TimeoutError) as error:
             log.warning("%s: checking the running activity failed, retrying: %s", job, message_of(error))
 
-    async def _renew(self, underway: InFlightBatch, job: Job, lease: ActivityLease) -> None:
+    async def _renew(self, in_flight: InFlightBatch, job: Job, lease: ActivityLease) -> None:
         try:
             await lease.renew()
         except LeaseLost:
             # A job that has finished meanwhile needs no lease.
-            if self._leases.get(job) is lease and job not in underway.lost:
+            if self._leases.get(job) is lease and job not in in_flight.lost:
                 log.warning("%s: another worker has taken over the lease; stopped here", job)
-                underway.lost.add(job)
-                self._stop(underway, job)
+                in_flight.lost.add(job)
+                self._stop(in_flight, job)
 
-    def _stop(self, underway: InFlightBatch, job: Job) -> None:
-        task = underway.running.get(job)
-        underway.contexts[job]._cancelled.set()
+    def _stop(self, in_flight: InFlightBatch, job: Job) -> None:
+        task = in_flight.running.get(job)
+        in_flight.contexts[job]._cancelled.set()
         activity = self._registry.activity(job.name)
         if task is not None and activity is not None and activity.is_async:
             task.cancel()
 
-    async def _work(self, underway: InFlightBatch, job: Job) -> None:
-        context, seat = underway.contexts[job], underway.seats[job]
+    async def _work(self, in_flight: InFlightBatch, job: Job) -> None:
+        context, seat = in_flight.contexts[job], in_flight.seats[job]
         try:
-            await self._process(underway.batch, job, context, seat)
+            await self._process(in_flight.batch, job, context, seat)
         except asyncio.CancelledError:
             if not context.cancelled:
                 raise
-            if job not in underway.lost:
+            if job not in in_flight.lost:
                 seat.deliver()
-                await retry_forever(lambda: self._source.done(underway.batch, job), f"completing {job}")
+                await retry_forever(lambda: self._source.complete(in_flight.batch, job), f"completing {job}")
         except HoldfastError as error:
             log.warning("%s: abandoned and redelivered later: %s", job, error)
-            await self._return(underway.batch, job, seat, str(error))
+            await self._return(in_flight.batch, job, seat, str(error))
         except Exception as error:
             log.exception("%s: the worker failed; abandoned and redelivered later", job)
-            await self._return(underway.batch, job, seat, f"The worker failed: {type(error).__name__}.")
+            await self._return(in_flight.batch, job, seat, f"The worker failed: {type(error).__name__}.")
         finally:
-            del underway.running[job]
-            if not underway.running:
-                self._underway.discard(underway)
-                if underway.alarm is not None:
-                    underway.alarm.cancel()
+            del in_flight.running[job]
+            if not in_flight.running:
+                self._in_flight.discard(in_flight)
+                if in_flight.alarm is not None:
+                    in_flight.alarm.cancel()
             seat.end()
 
     async def _process(self, batch: JobBatch, job: Job, context: ActivityContext, seat: Seat) -> None:
@@ -300,7 +300,7 @@ class Worker:
             with self._source.expecting(job):
                 if lease is not None:
                     try:
-                        async with asyncio.timeout(_PATIENCE_SECONDS):
+                        async with asyncio.timeout(_MAX_WAIT_SECONDS):
                             outcome = await lease.begin()
                     except TimeoutError:
                         await self._defer(batch, job, seat, f"the idempotency record of {job} does not answer")
@@ -312,7 +312,7 @@ class Worker:
         except AlreadyInProgress:
             # The activity is in the queue twice and the other item is in flight. If that fails, it is redelivered.
             seat.deliver()
-        await retry_forever(lambda: self._source.done(batch, job), f"completing {job}")
+        await retry_forever(lambda: self._source.complete(batch, job), f"completing {job}")
 
     async def _still_awaited(self, batch: JobBatch, job: Job, seat: Seat) -> bool:
         """Returns whether to run a redelivered job; otherwise the job is completed or abandoned.
@@ -321,16 +321,16 @@ class Worker:
         longer wait for it. If the instance does not answer, the job is redelivered later and frees its slot.
         """
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_MAX_WAIT_SECONDS):
                 awaited = await retry_forever(
-                    lambda: self._source.awaited(job), f"asking instance {job.instance_id} whether it awaits {job}"
+                    lambda: self._source.is_awaited(job), f"asking instance {job.instance_id} whether it awaits {job}"
                 )
         except TimeoutError:
             await self._defer(batch, job, seat, f"instance {job.instance_id} does not answer")
             return False
         if not awaited:
             seat.deliver()
-            await retry_forever(lambda: self._source.done(batch, job), f"completing {job}")
+            await retry_forever(lambda: self._source.complete(batch, job), f"completing {job}")
         return awaited
 
     async def _defer(self, batch: JobBatch, job: Job, seat: Seat, reason: str) -> None:
@@ -356,11 +356,11 @@ class Worker:
         """Abandons one job at once: the lock of its batch is extended while another job of the batch runs."""
         seat.deliver()
 
-        async def give_back() -> None:
-            await self._source.give_back(batch, [job], error, delay_seconds, counted=counted)
+        async def abandon() -> None:
+            await self._source.abandon(batch, [job], error, delay_seconds, counted=counted)
 
         try:
-            await retry_forever(give_back, f"abandoning {job}")
+            await retry_forever(abandon, f"abandoning {job}")
         except HoldfastError as refusal:
             log.warning("%s: not abandoned; redelivered when its lock expires: %s", job, refusal)
 
@@ -414,19 +414,19 @@ class Worker:
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
         """Reports the outcome to the instance, retrying until it is delivered."""
         try:
-            await retry_forever(lambda: self._source.tell(job, outcome), f"reporting the outcome of {job}")
+            await retry_forever(lambda: self._source.report(job, outcome), f"reporting the outcome of {job}")
         except NotFound:
             log.info("%s: the instance does not exist any more; outcome dropped", job)
 
     async def _end(self) -> None:
-        for underway in self._underway:
-            if underway.alarm is not None:
-                underway.alarm.cancel()
+        for in_flight in self._in_flight:
+            if in_flight.alarm is not None:
+                in_flight.alarm.cancel()
         for task in self._background:
             task.cancel()
-        jobs = [(underway, job, task) for underway in self._underway for job, task in underway.running.items()]
-        for underway, job, task in jobs:
-            if not underway.seats[job].delivers:
+        jobs = [(in_flight, job, task) for in_flight in self._in_flight for job, task in in_flight.running.items()]
+        for in_flight, job, task in jobs:
+            if not in_flight.seats[job].delivers:
                 task.cancel()
         pending = {task for _, _, task in jobs}
         clock = asyncio.get_running_loop().time
@@ -434,8 +434,8 @@ class Worker:
         while pending and clock() < deadline:
             _, pending = await asyncio.wait(pending, timeout=_DELIVER_SECONDS)
             # Only outcomes that are still undelivered are cancelled; activities may use the whole time to clean up.
-            for underway, job, task in jobs:
-                if task in pending and underway.seats[job].delivers:
+            for in_flight, job, task in jobs:
+                if task in pending and in_flight.seats[job].delivers:
                     task.cancel()
         if pending:
             many = "1 activity" if len(pending) == 1 else f"{len(pending)} activities"
@@ -444,26 +444,26 @@ class Worker:
         for threads in self._threads.values():
             threads.shut_down()
         unfinished: dict[InFlightBatch, list[Job]] = {}
-        for underway, job, task in jobs:
+        for in_flight, job, task in jobs:
             if task in pending or task.cancelled():
-                unfinished.setdefault(underway, []).append(job)
-        await asyncio.gather(*(self._give_back(underway.batch, left) for underway, left in unfinished.items()))
+                unfinished.setdefault(in_flight, []).append(job)
+        await asyncio.gather(*(self._give_back(in_flight.batch, left) for in_flight, left in unfinished.items()))
 
     async def _give_back(self, batch: JobBatch, jobs: Sequence[Job]) -> None:
         """Abandons the unfinished jobs of a batch when the worker stops."""
 
-        async def give_back(some: Sequence[Job]) -> None:
+        async def abandon(some: Sequence[Job]) -> None:
             reason = "The worker was stopped."
             what = f"abandoning {counted(len(some), 'job')}"
-            await retry_forever(lambda: self._source.give_back(batch, some, reason, 0.0, counted=False), what)
+            await retry_forever(lambda: self._source.abandon(batch, some, reason, 0.0, counted=False), what)
 
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 try:
-                    await give_back(jobs)
+                    await abandon(jobs)
                 except InvalidRequest:
                     # One of them is completed: the call that completed it was cancelled before its reply arrived.
-                    singly = await asyncio.gather(*(give_back([job]) for job in jobs), return_exceptions=True)
+                    singly = await asyncio.gather(*(abandon([job]) for job in jobs), return_exceptions=True)
                     for error in singly:
                         if isinstance(error, BaseException) and not isinstance(error, InvalidRequest):
                             raise error from None
@@ -483,11 +483,11 @@ def _written(activity: Activity, result: Any) -> str:
         raise
 
 
-async def _runs_on(underway: InFlightBatch, seconds: float) -> bool:
+async def _runs_on(in_flight: InFlightBatch, seconds: float) -> bool:
     """Returns whether a job of the batch still runs after ``seconds``."""
-    if running := list(underway.running.values()):
+    if running := list(in_flight.running.values()):
         await asyncio.wait(running, timeout=seconds)
-    return bool(underway.running)
+    return bool(in_flight.running)
 
 
 def _failed(failure: Failure) -> dict[str, Any]:

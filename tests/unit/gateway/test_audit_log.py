@@ -55,7 +55,7 @@ def test_those_who_guess_from_many_addresses_hide_no_known_caller(caplog: pytest
 
 def test_words_that_may_repeat_what_was_sent_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     audit = AuditLog()
-    audit.refused(scope(), InvalidRequest("Your payload is 'secret'."), told=False)
+    audit.refused(scope(), InvalidRequest("Your payload is 'secret'."), with_message=False)
     assert "secret" not in caplog.text
     assert "400 INVALID_REQUEST" in caplog.text
 

@@ -105,22 +105,22 @@ class Desk:
         self.extended.append(asyncio.get_running_loop().time())
         await self._answer("extend")
 
-    async def done(self, batch: JobBatch, job: Job) -> None:
+    async def complete(self, batch: JobBatch, job: Job) -> None:
         if job.item_id in self.unreachable:
             raise Unavailable
-        self._fail("done")
+        self._fail("complete")
         self.off.add(job.item_id)
 
-    async def give_back(
+    async def abandon(
         self, batch: JobBatch, jobs: Sequence[Job], error: str, delay_seconds: float, *, counted: bool
     ) -> None:
-        self._fail("give_back")
+        self._fail("abandon")
         now = asyncio.get_running_loop().time()
         self.returned += [Returned(job.item_id, counted, now, now + delay_seconds) for job in jobs]
 
     async def dead_letter(self, batch: JobBatch, item_ids: Sequence[str], reason: str) -> None: ...
 
-    async def tell(self, job: Job, outcome: dict[str, Any]) -> None:
+    async def report(self, job: Job, outcome: dict[str, Any]) -> None:
         if job.item_id in self.unreachable:
             raise Unavailable
         self.told[job.item_id].set_result(outcome)
@@ -129,11 +129,11 @@ class Desk:
         if self.failures[call]:
             raise self.failures[call].pop(0)
 
-    async def awaited(self, job: Job) -> bool:
+    async def is_awaited(self, job: Job) -> bool:
         await self._answer(job.item_id)
         return job.item_id not in self.unwanted
 
-    async def once(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError("nothing here must happen once")
 
     async def _answer(self, who: str) -> None:
@@ -251,7 +251,7 @@ def test_an_activity_that_is_not_known_here_waits_and_is_never_poison(caplog: py
         desk = Desk("default")
         desk.push("activities", "first", activity="elsewhere")
         desk.push("activities", "second", activity="elsewhere", deliveries=1000)
-        desk.push("activities", "third", activity="elsewhere", given_back=True)
+        desk.push("activities", "third", activity="elsewhere", was_abandoned=True)
         async with working(desk):
             await asyncio.sleep(10)
         assert [(job.name, job.counted) for job in desk.returned] == [(name, False) for name in NAMES]
@@ -284,8 +284,8 @@ def test_one_that_nobody_waits_for_does_not_come_again_after_it_was_given_back()
     async def run() -> None:
         desk = Desk("default")
         desk.unwanted.update({"known", "unknown"})
-        desk.push("activities", "known", activity="prompt", given_back=True)
-        desk.push("activities", "unknown", activity="elsewhere", given_back=True)
+        desk.push("activities", "known", activity="prompt", was_abandoned=True)
+        desk.push("activities", "unknown", activity="elsewhere", was_abandoned=True)
         async with working(desk):
             await asyncio.sleep(1)
         assert desk.off == {"known", "unknown"}
@@ -299,9 +299,9 @@ def test_a_job_that_failed_inside_the_worker_is_given_back_while_the_rest_of_its
     async def run() -> None:
         desk = Desk("default")
         desk.unwanted.add("failed")
-        desk.failures["done"] = [failure]
-        desk.failures["give_back"] = [Unavailable(), Unavailable()]
-        desk.push("long", "failed", "runs", activity="linger", given_back=True)
+        desk.failures["complete"] = [failure]
+        desk.failures["abandon"] = [Unavailable(), Unavailable()]
+        desk.push("long", "failed", "runs", activity="linger", was_abandoned=True)
         async with working(desk):
             await asyncio.sleep(LOCK_SECONDS / 2)
             assert [(job.name, job.counted) for job in desk.returned] == [("failed", True)]
@@ -347,7 +347,7 @@ def test_an_instance_that_does_not_say_whether_it_waits_holds_no_slots() -> None
     async def run() -> None:
         desk = Desk("default")
         desk.mute.update({"mute-1", "mute-2"})
-        desk.push("activities", "mute-1", "mute-2", activity="prompt", given_back=True)
+        desk.push("activities", "mute-1", "mute-2", activity="prompt", was_abandoned=True)
         desk.push("activities", "healthy", activity="prompt")
         async with working(desk, slots=2):
             await asyncio.sleep(10)

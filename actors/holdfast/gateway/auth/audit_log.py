@@ -52,11 +52,11 @@ class AuditLog:
             extra=_fields(verb=verb, route=route, **_who(caller), status=status, names=named),
         )
 
-    def refused(self, scope: Scope, error: HoldfastError, *, told: bool = True) -> None:
-        """Logs a refused request. ``told`` is false for errors whose message may repeat what the caller sent."""
+    def refused(self, scope: Scope, error: HoldfastError, *, with_message: bool = True) -> None:
+        """Logs a refused request, without the message of errors that may repeat what the caller sent."""
         caller: Caller | None = scope.get(CALLER)
         path = quote(scope.get("raw_path", b"").decode("latin-1")[:_MAX_PATH], safe="/%:@")
-        why = str(error) if told else ""
+        why = str(error) if with_message else ""
         client = (scope.get("client") or ("a Unix socket",))[0]
         self.refused_connection(client, error, why, verb=scope.get("method", ""), path=path, **_who(caller))
 

@@ -77,8 +77,8 @@ class Counted:
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     total: int = 0
     not_shown: int = 0
-    silent_queues: int = 0
-    silent_shards: int = 0
+    unreachable_queues: int = 0
+    unreachable_shards: int = 0
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics for Prometheus."""
@@ -116,14 +116,14 @@ class Counted:
             "Queues without metrics of their own: only the first by name have them.",
             value=self.not_shown,
         )
-        silent = GaugeMetricFamily(
+        unreachable = GaugeMetricFamily(
             "holdfast_scrape_unreachable",
             "Queues, and shards of their index, that did not answer in time and are missing here.",
             labels=["what"],
         )
-        silent.add_metric(["queue"], self.silent_queues)
-        silent.add_metric(["index"], self.silent_shards)
-        yield silent
+        unreachable.add_metric(["queue"], self.unreachable_queues)
+        unreachable.add_metric(["index"], self.unreachable_shards)
+        yield unreachable
 
 
 @dataclass(slots=True)
@@ -190,13 +190,13 @@ class QueueStats:
             },
             total=len(names),
             not_shown=len(names) - len(shown),
-            silent_queues=len(shown) + len(others) - len(letters),
-            silent_shards=SHARDS - len(shards),
+            unreachable_queues=len(shown) + len(others) - len(letters),
+            unreachable_shards=SHARDS - len(shards),
         )
-        if counted.silent_queues or counted.silent_shards:
+        if counted.unreachable_queues or counted.unreachable_shards:
             log.warning(
                 "metrics of tenant %s: %s and %s of the index did not answer and are missing; the next scrape retries",
-                *(tenant, in_words(counted.silent_queues, "queue"), in_words(counted.silent_shards, "shard")),
+                *(tenant, in_words(counted.unreachable_queues, "queue"), in_words(counted.unreachable_shards, "shard")),
             )
         return counted
 

@@ -46,7 +46,7 @@ class Poller:
         """Pops, and waits up to ``wait_seconds`` for items. Abandons the items of a client that has disconnected."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
-        disconnected = asyncio.ensure_future(call.gone())
+        disconnected = asyncio.ensure_future(call.disconnected())
         try:
             with self._waiting.track_inprogress(), Subscription(queue) as wakeup:
                 while True:

@@ -64,7 +64,7 @@ class PartitionLoads:
         """Sets the number of partitions, which never decreases."""
         self._partitions += [_Partition() for _ in range(count - len(self._partitions))]
 
-    def heard(self, number: int, load: int) -> None:
+    def observe(self, number: int, load: int) -> None:
         """Records the load in a partition's reply."""
         partition = self._partitions[number]
         partition.load = load
@@ -161,7 +161,7 @@ class Loads:
             self._queues.move_to_end(queue)
         return spread
 
-    def heard(self, actor_id: str, load: int, partitions: int) -> None:
+    def observe(self, actor_id: str, load: int, partitions: int) -> None:
         """Records the load in a partition's reply. Its partition count may lag behind the queue's."""
         if partitions == 1 and is_first_partition(actor_id):
             return
@@ -172,4 +172,4 @@ class Loads:
             if len(self._queues) > MOST_QUEUES:
                 self._queues.popitem(last=False)
         spread.grow(max(partitions, number + 1))
-        spread.heard(number, load)
+        spread.observe(number, load)

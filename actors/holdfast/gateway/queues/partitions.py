@@ -168,7 +168,7 @@ class Partitions:
             return await self.call(queue, method, data, partition)
 
     def _on_reply(self, actor_id: str, reply: Answer) -> None:
-        self._loads.heard(actor_id, reply["load"], reply["partitions"])
+        self._loads.observe(actor_id, reply["load"], reply["partitions"])
         for listener in self.listeners:
             listener(actor_id, reply["load"], reply["bytes"])
 

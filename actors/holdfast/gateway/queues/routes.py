@@ -94,7 +94,7 @@ class Queues:
         # Usage is counted only where a tenant has a quota.
         self._usages = TenantUsages(client, self._partitions, quotas) if quotas.limit_storage else None
         if self._usages is not None:
-            self._partitions.listeners.append(self._usages.heard)
+            self._partitions.listeners.append(self._usages.observe)
         self._pushes = Pushes(self._partitions)
         self._listing = QueueListing(client, self._partitions, StatsCache(client, alone=alone))
         self._dead_letters = DeadLetters(self._partitions)

@@ -91,10 +91,10 @@ class TenantUsages:
             self._limited.move_to_end(tenant)
         return usage
 
-    def heard(self, actor_id: str, load: int, size: int) -> None:
+    def observe(self, actor_id: str, load: int, size: int) -> None:
         """Records the number of items and bytes in one partition."""
         if self._limited and (usage := self._limited.get(split_tenant(actor_id)[0])) is not None:
-            usage.heard(actor_id, load, size)
+            usage.observe(actor_id, load, size)
 
 
 class TenantUsage:
@@ -118,7 +118,7 @@ class TenantUsage:
         self._counting = asyncio.Lock()
         self._recounting = False
 
-    def heard(self, actor_id: str, load: int, size: int) -> None:
+    def observe(self, actor_id: str, load: int, size: int) -> None:
         items, held = self._loads.get(actor_id, (0, 0))
         self._stored.items += load - items
         self._stored.bytes += size - held
@@ -210,7 +210,7 @@ class TenantUsage:
                 self._listed_at = _now()
 
     async def _count(self) -> None:
-        """Asks every queue; :meth:`heard` records the replies."""
+        """Asks every queue; :meth:`observe` records the replies."""
         async with self._counting:
             if self._counted_at >= _now() - AGAIN_SECONDS:
                 return  # a concurrent call just did

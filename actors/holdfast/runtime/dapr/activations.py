@@ -38,7 +38,7 @@ class Activations:
         # When each idle actor ended its last call, oldest first.
         self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
         self._leaving: dict[ActorAddress, asyncio.Event] = {}
-        self._lives: dict[ActorAddress, str] = {}
+        self._activation_ids: dict[ActorAddress, str] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._ended = False
 
@@ -52,7 +52,7 @@ class Activations:
     def counts(self) -> dict[str, int]:
         return {kind: len(manager._active_actors) for kind, manager in self._managers.items()}
 
-    async def wanted(self, address: ActorAddress) -> None:
+    async def acquire(self, address: ActorAddress) -> None:
         """Keeps the actor in memory for a call that begins; waits for a deactivation that is under way."""
         self._idle.pop(address, None)
         if (left := self._leaving.get(address)) is not None:
@@ -68,7 +68,7 @@ class Activations:
     async def drop(self, address: ActorAddress) -> None:
         """Deactivates the actor."""
         self._idle.pop(address, None)
-        self._lives.pop(address, None)
+        self._activation_ids.pop(address, None)
         manager = self._managers.get(address.type)
         if manager is None or address.id not in manager._active_actors:
             return
@@ -89,12 +89,12 @@ class Activations:
             if count % _AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
-    def life(self, address: ActorAddress) -> str:
+    def activation_id(self, address: ActorAddress) -> str:
         """Returns the id of the actor's current activation, which distinguishes it from earlier ones."""
-        return self._lives.setdefault(address, uuid4().hex)
+        return self._activation_ids.setdefault(address, uuid4().hex)
 
-    def is_alive(self, address: ActorAddress, life: str) -> bool:
-        return self._lives.get(address) == life
+    def is_current(self, address: ActorAddress, activation_id: str) -> bool:
+        return self._activation_ids.get(address) == activation_id
 
     async def end(self) -> None:
         """Stops deactivating idle actors."""

@@ -51,18 +51,24 @@ class DaprHostClient(HostClient):
         actor_secret: str | None = None,
         timeout: float | None = None,
         connect_timeout: float = 5.0,
-        patience: float = 3.0,
+        connect_retry_seconds: float = 3.0,
     ) -> None:
         self.http = SidecarHttp(
-            http_endpoint, api_token, timeout=timeout, connect_timeout=connect_timeout, patience=patience
+            http_endpoint,
+            api_token,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            connect_retry_seconds=connect_retry_seconds,
         )
-        self._reminders = ReminderRpc(grpc_endpoint, api_token, timeout=self.http.timeout, patience=patience)
+        self._reminders = ReminderRpc(
+            grpc_endpoint, api_token, timeout=self.http.timeout, connect_retry_seconds=connect_retry_seconds
+        )
         #: The actor types of this app: if one has no host, it is unavailable, not unknown.
         self.hosted: set[str] = set()
         self.neighbours = AppIdConflicts()
         self.proofs = Proofs(actor_secret)
         #: Returns the activation id of an actor in this app; its timers end with it.
-        self.life_of: Callable[[ActorAddress], str] | None = None
+        self.activation_id_of: Callable[[ActorAddress], str] | None = None
         #: Returns whether this app owns its actors at this moment.
         self.is_held: Callable[[], bool] | None = None
 
@@ -132,8 +138,8 @@ class DaprHostClient(HostClient):
 
     async def register_timer(self, actor_type: str, actor_id: str, name: str, data: bytes) -> None:
         path = f"{_path(actor_type, actor_id)}/timers/{_segment(name, 'timer')}"
-        if self.life_of is not None:
-            data = mark(data, self.life_of(ActorAddress(actor_type, actor_id)))
+        if self.activation_id_of is not None:
+            data = mark(data, self.activation_id_of(ActorAddress(actor_type, actor_id)))
         await self._ask(actor_type, "POST", path, data)
 
     async def unregister_timer(self, actor_type: str, actor_id: str, name: str) -> None:

@@ -74,8 +74,8 @@ class DaprHost:
         self._runtime = private_runtime(self._config)
         self._calls = Calls()
         self._activations = Activations(self._managers, idle_timeout)
-        self._client.life_of = self._activations.life
-        self._ownership = OwnershipMonitor(self._client.http, lost=self._begin_anew, doubtful=self._forget_idle)
+        self._client.activation_id_of = self._activations.activation_id
+        self._ownership = OwnershipMonitor(self._client.http, lost=self._begin_anew, on_unknown=self._forget_idle)
         self._client.is_held = self._ownership.is_held_now
         self.stopping = False
         self.admission = admission or Admission()
@@ -176,8 +176,8 @@ class DaprHost:
 
     async def fire_timer(self, address: ActorAddress, name: str, body: bytes) -> bool:
         """Fires a timer. Returns False for a timer of an earlier activation, in this process or another."""
-        body, life = unmark(body)
-        if life and not self._activations.is_alive(address, life):
+        body, activation_id = unmark(body)
+        if activation_id and not self._activations.is_current(address, activation_id):
             return False
         await self._turn(address, lambda: self._runtime.fire_timer(address.type, address.id, name, body))
         return True
@@ -190,7 +190,7 @@ class DaprHost:
         with self._calls.running(address) as call:
             async with call.lock:
                 call.check()
-                await self._activations.wanted(address)
+                await self._activations.acquire(address)
                 if not await self._ownership.is_held():
                     self._client.epoch += 1
                     if self._calls.has_no_other_turn(address, call):
@@ -206,7 +206,7 @@ class DaprHost:
         """Handles a loss of ownership: earlier turns lose the right to save, and all actors are deactivated."""
         self._client.epoch += 1
         self._calls.revoke_all()
-        await self._calls.silent()
+        await self._calls.quiesce()
         dropped = self._activations.all()
         await self._activations.drop_all(dropped)
         log.info("deactivated %s; their state will be read again", counted(len(dropped), "actor"))

@@ -32,8 +32,8 @@ class Answer(NamedTuple):
 class SidecarHttp:
     """Sends requests to the sidecar, and repeats them only if that is safe.
 
-    A refused connection carried nothing, so it is retried for ``patience`` seconds: daprd may be restarting. A request
-    that was sent and not answered may have been executed, so only ``repeatable`` requests are sent again.
+    A refused connection carried nothing, so it is retried for ``connect_retry_seconds``: daprd may be restarting. A
+    request that was sent and not answered may have been executed, so only ``repeatable`` requests are sent again.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SidecarHttp:
         *,
         timeout: float | None = None,
         connect_timeout: float = 5.0,
-        patience: float = 3.0,
+        connect_retry_seconds: float = 3.0,
     ) -> None:
         self.endpoint = (endpoint or _endpoint()).rstrip("/")
         self._base = f"{self.endpoint}/{settings.DAPR_API_VERSION}"
@@ -51,7 +51,7 @@ class SidecarHttp:
         self._headers = {"dapr-api-token": token} if token else {}
         self.timeout = timeout or float(settings.DAPR_HTTP_TIMEOUT_SECONDS)
         self._connect_timeout = connect_timeout
-        self._patience = patience
+        self._connect_retry_seconds = connect_retry_seconds
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self._asking = 0
@@ -67,7 +67,7 @@ class SidecarHttp:
         headers: Mapping[str, str] | None = None,
         repeatable: bool = False,
         timeout: float | None = None,
-        patience: float | None = None,
+        connect_retry_seconds: float | None = None,
     ) -> Answer:
         """Sends a request; the path is already encoded. Raises Unavailable if there is no reply."""
         self._asking += 1
@@ -75,7 +75,12 @@ class SidecarHttp:
         try:
             async with SidecarCall(timeout or self.timeout):
                 return await self._ask(
-                    verb, path, body, headers, repeatable, self._patience if patience is None else patience
+                    verb,
+                    path,
+                    body,
+                    headers,
+                    repeatable,
+                    self._connect_retry_seconds if connect_retry_seconds is None else connect_retry_seconds,
                 )
         except TimeoutError as error:
             raise Unavailable("The sidecar did not reply in time. Try again.") from error
@@ -99,12 +104,12 @@ class SidecarHttp:
         body: bytes | None,
         headers: Mapping[str, str] | None,
         repeatable: bool,
-        patience: float,
+        connect_retry_seconds: float,
     ) -> Answer:
         session = self._open()
         url = URL(self._base + path, encoded=True)
         clock = asyncio.get_running_loop().time
-        deadline = clock() + patience
+        deadline = clock() + connect_retry_seconds
         pause = _FIRST_PAUSE
         while True:
             try:

@@ -25,7 +25,7 @@ _current: contextvars.ContextVar[Call | None] = contextvars.ContextVar("holdfast
 class Call:
     """One call of daprd to one actor."""
 
-    __slots__ = ("_requests", "_silent", "ended", "lock", "revoked")
+    __slots__ = ("_quiet", "_requests", "ended", "lock", "revoked")
 
     def __init__(self, lock: asyncio.Lock) -> None:
         #: Held during the turn.
@@ -34,8 +34,8 @@ class Call:
         #: A task that outlives the turn still has the call in its context; it then ignores the call.
         self.ended = False
         self._requests: set[asyncio.Timeout] = set()
-        self._silent = asyncio.Event()
-        self._silent.set()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
 
     def check(self) -> None:
         if self.revoked and not self.ended:
@@ -43,12 +43,12 @@ class Call:
 
     def begin(self, request: asyncio.Timeout) -> None:
         self._requests.add(request)
-        self._silent.clear()
+        self._quiet.clear()
 
     def end(self, request: asyncio.Timeout) -> None:
         self._requests.discard(request)
         if not self._requests:
-            self._silent.set()
+            self._quiet.set()
 
     def revoke(self) -> None:
         """Cancels the current requests to the sidecar, and rejects further ones."""
@@ -58,8 +58,8 @@ class Call:
             if not request.expired():
                 request.reschedule(now)
 
-    async def silent(self) -> None:
-        await self._silent.wait()
+    async def quiesce(self) -> None:
+        await self._quiet.wait()
 
 
 def revoked() -> bool:
@@ -157,11 +157,11 @@ class Calls:
         for call in self._all():
             call.revoke()
 
-    async def silent(self) -> None:
+    async def quiesce(self) -> None:
         """Returns when no request of a revoked call is in progress any more."""
         for call in self._all():
             if call.revoked:
-                await call.silent()
+                await call.quiesce()
 
     async def drained(self) -> None:
         await self._none_running.wait()

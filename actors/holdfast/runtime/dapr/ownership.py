@@ -30,18 +30,18 @@ _PAUSE = 1.0
 
 
 class OwnershipMonitor:
-    """Awaits ``lost`` when the actors were taken away, ``doubtful`` when the last query was too long ago to know."""
+    """Awaits ``lost`` when the actors were taken away, ``on_unknown`` when the last query was too long ago to know."""
 
     def __init__(
         self,
         http: SidecarHttp,
         *,
         lost: Callable[[], Awaitable[None]],
-        doubtful: Callable[[], Awaitable[None]],
+        on_unknown: Callable[[], Awaitable[None]],
     ) -> None:
         self._http = http
         self._lost = lost
-        self._doubtful = doubtful
+        self._on_unknown = on_unknown
         self._asking = asyncio.Lock()
         # Counts daprd processes, so that the reply of an earlier one is not attributed to the current one.
         self._sidecar = 0
@@ -107,7 +107,7 @@ class OwnershipMonitor:
                 last_query = None
             elif metadata.has_our_actors:
                 if last_query is None or clock() - last_query >= shortest_break:
-                    await self._doubtful()
+                    await self._on_unknown()
                 last_query, self._certain_until = began, began + shortest_break
             elif self._certain_until > 0.0:
                 log.warning(

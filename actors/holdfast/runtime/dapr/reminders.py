@@ -43,13 +43,13 @@ class ReminderRpc:
     """The part of the sidecar's gRPC API that reminders need."""
 
     def __init__(
-        self, endpoint: str | None = None, token: str | None = None, *, timeout: float, patience: float
+        self, endpoint: str | None = None, token: str | None = None, *, timeout: float, connect_retry_seconds: float
     ) -> None:
         self._endpoint = endpoint or _endpoint()
         token = token or settings.DAPR_API_TOKEN
         self._metadata = (("dapr-api-token", token),) if token else ()
         self._timeout = timeout
-        self._patience = patience
+        self._connect_retry_seconds = connect_retry_seconds
         self._channel: grpc.aio.Channel | None = None
 
     async def register(
@@ -89,7 +89,7 @@ class ReminderRpc:
             )
             self._stub = api_service_v1.DaprStub(self._channel)  # type: ignore[no-untyped-call]
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._connect_retry_seconds):
                 await self._channel.channel_ready()
         except TimeoutError as error:
             raise Unavailable(f"The sidecar's gRPC API at {self._endpoint} cannot be reached. Try again.") from error

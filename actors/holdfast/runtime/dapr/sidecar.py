@@ -100,10 +100,10 @@ class Sighting:
 async def probe(http: SidecarHttp) -> Sighting:
     """Queries the sidecar once, with a short time-out."""
     try:
-        health = await http.ask("GET", "/healthz/outbound", timeout=_QUICKLY, patience=0.0)
+        health = await http.ask("GET", "/healthz/outbound", timeout=_QUICKLY, connect_retry_seconds=0.0)
         if not health.ok:
             return Sighting(problem="the sidecar is starting")
-        answer = await http.ask("GET", "/metadata", timeout=_QUICKLY, patience=0.0)
+        answer = await http.ask("GET", "/metadata", timeout=_QUICKLY, connect_retry_seconds=0.0)
     except Unavailable:
         return Sighting(problem=f"the sidecar at {http.endpoint} cannot be reached")
     if answer.status == 401:

@@ -7,15 +7,15 @@ from holdfast.runtime.serialization import dump, load
 _MARK = "@"
 
 
-def mark(timer: bytes, life: str) -> bytes:
+def mark(timer: bytes, activation_id: str) -> bytes:
     """Adds the activation id to the SDK's request for a timer."""
     request = load(timer)
-    request["callback"] = f"{request['callback']}{_MARK}{life}"
+    request["callback"] = f"{request['callback']}{_MARK}{activation_id}"
     return dump(request)
 
 
 def unmark(body: bytes) -> tuple[bytes, str]:
     """Returns the body of a fired timer as the SDK expects it, and the activation id, if it was marked."""
     fired = load(body)
-    fired["callback"], _, life = str(fired.get("callback", "")).partition(_MARK)
-    return dump(fired), life
+    fired["callback"], _, activation_id = str(fired.get("callback", "")).partition(_MARK)
+    return dump(fired), activation_id
