@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime
-
-import orjson
 
 # Control characters, escaped as Python escapes them.
 _ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
@@ -82,4 +81,4 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return orjson.dumps(line).decode()
+        return json.dumps(line, ensure_ascii=False, default=str)

@@ -39,6 +39,25 @@ async def run(code: str, names: dict[str, Any]) -> dict[str, Any]:
     return left
 
 
+def test_links_between_documents_lead_somewhere() -> None:
+    documents = [*ROOT.glob("*.md"), ROOT / "llms.txt", *ROOT.glob("*/*.md")]
+    broken = []
+    for document in documents:
+        text = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = link.partition("#")
+            target = document.parent / path if path else document
+            if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+                broken.append(f"{document.relative_to(ROOT)}: {link}")
+    assert broken == []
+
+
+def anchors(document: Path) -> set[str]:
+    """Returns the names by which links can address the headings of a document."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 async def test_an_orchestration_in_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, used = blocks("README.md", "## An orchestration in a minute")
     (tmp_path / "shop.py").write_text(module)

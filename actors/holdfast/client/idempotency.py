@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
-import orjson
-
 from holdfast.client.api.connection import PASSING, Repeat, pauses_between_attempts
 from holdfast.client.api.encoding import encode
 from holdfast.client.shielding import SECONDS_LEFT, finish_even_if_cancelled
@@ -67,13 +65,17 @@ class IdempotencyCalls:
     async def commit(self, owner: str, result: bytes, retention_seconds: int | None) -> Answer:
         """Records the result, which is JSON, and ends the lease."""
         kept = {} if retention_seconds is None else {"retention_seconds": retention_seconds}
-        return await self.call("commit", {"owner": owner, "result": orjson.Fragment(result)} | kept)
+        rest = dump({"owner": owner} | kept)
+        return await self._send("commit", b'{"result":%b,%b' % (result, rest[1:]))
 
     async def fail(self, owner: str, error: str) -> Answer:
         return await self.call("fail", {"owner": owner, "error": error[:_LONGEST_ERROR]})
 
     async def call(self, what: str, body: Answer) -> Answer:
-        return await self._connection.call("POST", f"{self.path}/{what}", body=dump(body), repeat=Repeat.ALWAYS)
+        return await self._send(what, dump(body))
+
+    async def _send(self, what: str, body: bytes) -> Answer:
+        return await self._connection.call("POST", f"{self.path}/{what}", body=body, repeat=Repeat.ALWAYS)
 
 
 async def run_once(

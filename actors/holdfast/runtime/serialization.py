@@ -12,11 +12,11 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import orjson
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from holdfast.errors import InvalidRequest, TooLarge
 from holdfast.runtime.actor_api.durations import go_duration
+from holdfast.wire.json_writer import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ _TOO_LARGE = "The body has a number that is too large."
 
 def dump(value: object) -> bytes:
     try:
-        return orjson.dumps(value, default=_plain)
+        return dumps(value, default=_plain)
     except TypeError:
         # orjson is limited to integers of 64 bits; a payload's integer may be longer.
         return to_json(value, inf_nan_mode="null")
@@ -156,7 +156,7 @@ def _check_many(value: Any) -> None:
         wrapped = [wrapped]
     text = b"null"
     try:
-        text = orjson.dumps(wrapped)
+        text = dumps(wrapped)
     except TypeError as error:
         if "Recursion" in str(error):
             raise InvalidRequest(_TOO_DEEP) from None

@@ -12,7 +12,27 @@ async def test_an_unapproved_order_fails(orchestration_env):
 
 from __future__ import annotations
 
-from holdfast.testing.environment import Run, TestEnvironment
-from holdfast.testing.replayer import replay
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.testing.environment import Run, TestEnvironment
+    from holdfast.testing.replayer import replay
 
 __all__ = ["Run", "TestEnvironment", "replay"]
+
+
+def __getattr__(name: str) -> Any:
+    # pytest imports this package in every run, for its fixture.
+    if name in ("Run", "TestEnvironment"):
+        from holdfast.testing import environment
+
+        return getattr(environment, name)
+    if name == "replay":
+        from holdfast.testing.replayer import replay
+
+        return replay
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

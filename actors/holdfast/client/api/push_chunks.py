@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 from holdfast.runtime.serialization import dump
 
@@ -38,21 +36,23 @@ class Entry:
     idempotency_key: str | None = None
     tenant_id: str | None = None
 
-    def sent(self) -> dict[str, Any]:
+    def sent(self) -> bytes:
+        """Returns the entry as JSON."""
         options = {
+            "priority": self.priority,
             "dedup_id": self.dedup_id,
             "delay_seconds": self.delay_seconds,
             "ttl_seconds": self.ttl_seconds,
             "idempotency_key": self.idempotency_key,
             "tenant_id": self.tenant_id,
         }
-        entry: dict[str, Any] = {"item": orjson.Fragment(self.item), "priority": self.priority}
-        return entry | {key: value for key, value in options.items() if value is not None}
+        rest = dump({key: value for key, value in options.items() if value is not None})
+        return b'{"item":%b,%b' % (self.item, rest[1:])
 
 
 def single(entry: Entry) -> PushChunk:
     """Returns the request for one item."""
-    return PushChunk(1, dump(entry.sent()), entry.dedup_id is not None)
+    return PushChunk(1, entry.sent(), entry.dedup_id is not None)
 
 
 def chunked(entries: Iterable[Entry]) -> Iterator[PushChunk]:
@@ -71,4 +71,5 @@ def chunked(entries: Iterable[Entry]) -> Iterator[PushChunk]:
 
 def _chunk(entries: list[Entry]) -> PushChunk:
     repeatable = all(entry.dedup_id is not None for entry in entries)
-    return PushChunk(len(entries), dump({"items": [entry.sent() for entry in entries]}), repeatable)
+    body = b'{"items":[%b]}' % b",".join(entry.sent() for entry in entries)
+    return PushChunk(len(entries), body, repeatable)

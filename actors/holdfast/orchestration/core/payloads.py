@@ -6,7 +6,6 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, SchemaValidator, from_json, to_json
 
@@ -20,6 +19,7 @@ from holdfast.runtime.serialization import (
     load,
     read_large,
 )
+from holdfast.wire.json_writer import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class Codec:
         """Returns ``value`` as JSON text. Raises TypeError when it is of another type or has no form in JSON."""
         if type(value) is self._plain:
             try:
-                return orjson.dumps(value).decode()
+                return dumps(value).decode()
             except TypeError:
                 pass  # an integer beyond 64 bits, or text that is not valid Unicode: pydantic decides
         try:
