@@ -19,6 +19,10 @@ DEFAULTS: dict[str, Any] = {
     "default_ttl_seconds": None,
     "expired_to_dead_letters": False,
     "rate_per_second": None,
+    "retry_delay_seconds": 0,
+    "retry_delay_factor": 2,
+    "retry_delay_max_seconds": 300,
+    "paused": False,
 }
 #: For each key, what it can be at least and at most.
 RANGES: dict[str, list[Any]] = {
@@ -31,6 +35,10 @@ RANGES: dict[str, list[Any]] = {
     "default_ttl_seconds": [1, 31_536_000, None],
     "expired_to_dead_letters": [True, False],
     "rate_per_second": [0.001, 1, 2.5, 1e9, None],
+    "retry_delay_seconds": [0, 0.5, 31_536_000],
+    "retry_delay_factor": [1, 1.5, 1000],
+    "retry_delay_max_seconds": [0, 0.5, 31_536_000],
+    "paused": [True, False],
 }
 
 
@@ -74,6 +82,10 @@ async def test_what_is_refused_leaves_all_keys_as_they_were(server: Server) -> N
         {"dedup_window_seconds": -1},
         {"expired_to_dead_letters": 1},
         {"elsewhere": 0},
+        {"retry_delay_seconds": -1},
+        {"retry_delay_factor": 0.9},
+        {"retry_delay_max_seconds": None},
+        {"paused": "yes"},
         {"unknown": None},
     ]
     for changes in wrong:

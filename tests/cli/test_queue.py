@@ -270,3 +270,25 @@ def test_watching_for_programs_is_a_line_for_each_look(holdfast: Command, name: 
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 0
     assert json.loads(terminal.shown.splitlines()[0])["queue"] == name
+
+
+def test_a_queue_is_paused_and_resumed(holdfast: Command, name: str) -> None:
+    holdfast.queue("push", name, "1")
+    paused = holdfast.queue("pause", name)
+    assert (paused.code, paused.output) == (0, f"{name} paused\n")
+    popped = holdfast.queue("pop", name)
+    assert (popped.code, popped.output) == (3, "")
+    assert popped.error == f"{name} is paused: 'holdfast queue resume {name}' lets its items be popped.\n"
+    assert "Paused: pops get nothing." in holdfast.queue("stats", name).output
+    assert holdfast.queue("resume", name, "--json").json()["paused"] is False
+    assert holdfast.queue("pop", name, "--json").json()["items"] == [1]
+
+
+def test_an_abandon_without_a_delay_leaves_it_to_the_queue(holdfast: Command, name: str) -> None:
+    holdfast.queue("config", name, "retry_delay_seconds=60", "max_locks=2")
+    holdfast.queue("push", name, "1", "2")
+    first, second = (holdfast.queue("pop", name, "--ack", "--json").json() for _ in range(2))
+    holdfast.queue("abandon", name, first["lock_id"], "--error", "x")
+    holdfast.queue("abandon", name, second["lock_id"], "--error", "x", "--delay", "0")
+    assert holdfast.queue("stats", name, "--json").json()["delayed"] == 1
+    assert holdfast.queue("peek", name, "--count", "2", "--json").json()["items"] == [2]

@@ -162,7 +162,8 @@ class _Pair:
         gone = sorted(model.ids)
         ids = [item.id for item in (*there, *locked, *locked)] + generator.sample(gone, min(3, len(gone)))
         held = {lock.id: [item.id for item in lock.items] for lock in model.locks}
-        return Known([lock.id for lock in model.locks] * 3 + model.expired[-3:], ids, held)
+        locks = [lock.id for lock in model.locks] * 3 + model.expired[-3:]
+        return Known(locks, ids, held, paused=model.config["paused"])
 
     def restart(self) -> None:
         self.real.restart()

@@ -35,6 +35,7 @@ class Inspection:
         await self._all_is_tidied_up()
 
     async def everything_is_in_order(self) -> None:
+        await self._every_queue_is_resumed()
         await self._what_waits_can_be_popped()
         await self._the_index_knows_all()
         self._server.ledger.close()
@@ -81,6 +82,12 @@ class Inspection:
                 assert watched.contents.garbage < garbage, f"{name} was purged and is not swept"
             left_over = (watched.contents.inline | self._journal.keys(name)) - watched.contents.keys
             assert not left_over, f"{name} leaves {left_over} behind"
+
+    async def _every_queue_is_resumed(self) -> None:
+        for name, watched in list(self._journal.queues.items()):
+            if "@" not in name and watched.setting("paused"):
+                await self._ask(name, "SetConfig", {"paused": False})
+        await self._all_is_tidied_up()
 
     async def _what_waits_can_be_popped(self) -> None:
         """Each queue gives what the disk says it has, in order, and is empty then."""

@@ -188,7 +188,7 @@ class Journal:
         self._check_due(before, after)
         watched.contents = after
         if steady:
-            _check_locks(before, after, watched.setting("max_locks"))
+            _check_locks(before, after, 0 if watched.setting("paused") else watched.setting("max_locks"))
         drops = not (steady and watched.setting("expired_to_dead_letters") and _has_dead_letters(actor, after))
         for item_id in watched.states.keys() - states.keys():
             self._went(watched.lives.pop(item_id), before, drops=drops)

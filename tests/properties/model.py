@@ -78,9 +78,13 @@ class ModelQueue(ModelStock):
         return {"success": True, "partitions": homes}
 
     def _Pop(self, data: Answer, now: float, given: Answer) -> Answer:
+        if self.config["paused"]:
+            return self._popped([]) | {"paused": True}
         return self._popped(self._take(data, now))
 
     def _PopWithAck(self, data: Answer, now: float, given: Answer) -> Answer:
+        if self.config["paused"]:
+            return self._popped([]) | {"paused": True}
         items = self._take(data, now)
         if not items:
             return self._popped([])
@@ -126,7 +130,9 @@ class ModelQueue(ModelStock):
         self.counters["abandoned"] += len(items)
         before = self.counters["dead_lettered"]
         counted = not data.get("uncounted", False)
-        self._give_back(items, now, data.get("error"), data.get("delay_seconds", 0), counted=counted)
+        error, delay = data.get("error"), data.get("delay_seconds")
+        failed = delay is None and error is not None and counted
+        self._give_back(items, now, error, delay or 0, counted=counted, failed_at=now if failed else None)
         dead = self.counters["dead_lettered"] - before
         return {"success": True, "items_acknowledged": len(items)} | ({"dead_lettered": dead} if dead else {})
 

@@ -34,6 +34,10 @@ DEFAULTS: dict[str, Any] = {
     "default_ttl_seconds": None,
     "expired_to_dead_letters": False,
     "rate_per_second": None,
+    "retry_delay_seconds": 0.0,
+    "retry_delay_factor": 2.0,
+    "retry_delay_max_seconds": 300.0,
+    "paused": False,
 }
 
 
@@ -109,7 +113,7 @@ class ModelStock:
             self.counters["expired"] += len(lock.items)
             most = max(self._remembered, self.config["max_locks"])
             self.expired = [*self.expired, lock.id][-most:]
-            self._give_back(self._release(lock), now, None)
+            self._give_back(self._release(lock), now, None, failed_at=lock.expires_at)
         for group in [group for group in self.postponed if group.due <= now]:
             self.postponed.remove(group)
             self.waiting = sorted([*self.waiting, *group.items])
@@ -223,8 +227,16 @@ class ModelStock:
         return items
 
     def _give_back(
-        self, items: list[Item], now: float, error: str | None, delay: float = 0, *, counted: bool = True
+        self,
+        items: list[Item],
+        now: float,
+        error: str | None,
+        delay: float = 0,
+        *,
+        counted: bool = True,
+        failed_at: float | None = None,
     ) -> None:
+        """``failed_at``: when it failed, for what comes back as late as the queue's configuration says."""
         hopeless, back = [], []
         for item in items:
             item.error = error if error is not None else item.error
@@ -234,10 +246,21 @@ class ModelStock:
         self._send_to_dead_letters(hopeless, "max_deliveries", now)
         self._expire([item for item in back if item.expired(now)], now)
         back = [item for item in back if not item.expired(now)]
-        if delay:
-            self.postponed.append(Group(back, now + delay))
-        else:
-            self.waiting = sorted([*self.waiting, *back])
+        dues: dict[float, list[Item]] = {}
+        for item in back:
+            due = now + delay if failed_at is None else failed_at + self._retry_delay(item.deliveries)
+            dues.setdefault(due, []).append(item)
+        for due, group in dues.items():
+            if due > now:
+                self.postponed.append(Group(group, due))
+            else:
+                self.waiting = sorted([*self.waiting, *group])
+
+    def _retry_delay(self, deliveries: int) -> float:
+        delay: float = self.config["retry_delay_seconds"]
+        for _ in range(deliveries - 1):
+            delay = min(delay * self.config["retry_delay_factor"], self.config["retry_delay_max_seconds"])
+        return min(delay, self.config["retry_delay_max_seconds"])
 
     def _send_to_dead_letters(self, items: list[Item], reason: str, now: float) -> None:
         self.counters["dead_lettered"] += len(items)

@@ -98,6 +98,10 @@ NONSENSE: Sequence[tuple[str, Any]] = (
     ("SetConfig", {"dedup_window_seconds": -1}),
     ("SetConfig", {"default_ttl_seconds": 0}),
     ("SetConfig", {"expired_to_dead_letters": 1}),
+    ("SetConfig", {"retry_delay_seconds": -1}),
+    ("SetConfig", {"retry_delay_factor": 0.5}),
+    ("SetConfig", {"retry_delay_max_seconds": "300"}),
+    ("SetConfig", {"paused": 1}),
 )
 
 
@@ -118,6 +122,8 @@ class Known:
     ids: Sequence[str] = ()
     #: Of some locks, what they hold.
     held: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Whether nothing can be popped until somebody lets it go on.
+    paused: bool = False
 
 
 class Operations:
@@ -154,6 +160,8 @@ class Operations:
     def next(self, known: Known | None = None) -> Operation:
         """One operation; what is known may be of use to it."""
         known = known or Known()
+        if known.paused and self._random.random() < 0.1:
+            return Operation("SetConfig", {"paused": False})
         [method] = self._random.choices(self._methods, self._weights)
         if method == "nonsense":
             return Operation(*self._random.choice(NONSENSE), nonsense=True)
@@ -253,6 +261,9 @@ class Operations:
                 {"expired_to_dead_letters": choose((True, False))},
                 {"rate_per_second": choose((None, None, None, 0.5, 2, 50))},
                 {"partitions": choose((1, 1, 2, 3))},
+                {"retry_delay_seconds": choose((0, 0, 0.3, 5)), "retry_delay_factor": choose((1, 2, 10))},
+                {"retry_delay_max_seconds": choose((0, 1, 300))},
+                {"paused": True},
             )
         )
         if self._driven and self._random.random() < 0.2:

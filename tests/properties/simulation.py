@@ -108,7 +108,8 @@ class Caller:
 
     async def _do(self, queue: str, partition: int) -> None:
         actor = partition_id(queue, partition)
-        operation = self._make.next(Known(self._locks[actor], self._ids[actor], self._held))
+        paused = self._server.ledger.journal.watched(queue).setting("paused")
+        operation = self._make.next(Known(self._locks[actor], self._ids[actor], self._held, paused=paused))
         method = operation.method
         if operation.nonsense:
             await self._ask(actor, operation, operation.data)

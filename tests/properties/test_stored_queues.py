@@ -112,4 +112,5 @@ def _known(queue: DrivenQueue, generator: random.Random) -> Known:
     contents = stored.read(queue.value, queue.partition)
     held = {lock_id: [entry.id(queue.partition) for entry in lock.entries] for lock_id, lock in contents.locks.items()}
     ids = [item_id for item_id, _, _ in contents.states()]
-    return Known(list(held), generator.sample(ids, min(10, len(ids))), held)
+    paused = contents.config.get("paused", False)
+    return Known(list(held), generator.sample(ids, min(10, len(ids))), held, paused=paused)

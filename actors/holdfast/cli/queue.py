@@ -214,6 +214,10 @@ def config(server: Server, as_json: bool, name: str, changes: tuple[str, ...]) -
       default_ttl_seconds      lifetime of items pushed without one
       expired_to_dead_letters  whether expired items become dead letters, or are dropped
       rate_per_second          items that may be pushed per second
+      retry_delay_seconds      delay of an item after its first failure: abandoned with an error, or lock expired
+      retry_delay_factor       what each further failure multiplies the delay by
+      retry_delay_max_seconds  the longest such delay
+      paused                   whether pops get nothing; see 'pause' and 'resume'
     """
     wanted = dict(_setting(change) for change in changes)
     with server.connect() as session:
@@ -223,6 +227,28 @@ def config(server: Server, as_json: bool, name: str, changes: tuple[str, ...]) -
         show_json(answer)
     else:
         printing.console().print(tables.config(answer))
+
+
+@queue.command(short_help="Pause the queue: pops get nothing.")
+@click.argument("name", metavar="QUEUE")
+@server_command
+def pause(server: Server, as_json: bool, name: str) -> None:
+    """Pause the queue: pops get nothing until 'resume'. Pushes go on, and so do locks that are held."""
+    _set_paused(server, as_json, name, paused=True)
+
+
+@queue.command(short_help="Resume a paused queue.")
+@click.argument("name", metavar="QUEUE")
+@server_command
+def resume(server: Server, as_json: bool, name: str) -> None:
+    """Resume a paused queue: pops get items again, and waiting ones get theirs at once."""
+    _set_paused(server, as_json, name, paused=False)
+
+
+def _set_paused(server: Server, as_json: bool, name: str, *, paused: bool) -> None:
+    with server.connect() as session:
+        answer = session.ask(session.queue(name).set_config({"paused": paused}))
+    show_done(answer, as_json, f"{name} {'paused' if paused else 'resumed'}")
 
 
 @queue.command("list")
@@ -244,6 +270,8 @@ def _show_messages(answer: Answer, name: str, as_json: bool, *, whole: bool) -> 
         show_json(answer)
     elif answer["count"]:
         printing.console().print(tables.messages(answer, whole=whole))
+    elif answer.get("paused"):
+        click.echo(f"{name} is paused: 'holdfast queue resume {name}' lets its items be popped.", err=True)
     else:
         click.echo(f"{name} has no waiting items.", err=True)
 

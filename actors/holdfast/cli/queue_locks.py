@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 _error = option("--error", help="What went wrong; shown to the next consumer as the last error.")
 _only = option("--only", metavar="ID", multiple=True, help="Only this item of the lock; can be repeated.")
-_delay = option("--delay", type=click.FloatRange(0), default=0.0, help="Seconds before the items are redelivered.")
+_delay = option(
+    "--delay",
+    type=click.FloatRange(0),
+    help="Seconds before the items are redelivered. Default: the queue's back-off with --error, else 0.",
+)
 
 # The form of the server's lock ids.
 _DASHED_LOCK_ID = re.compile(r"-[A-Za-z0-9_-]{15}")
@@ -70,7 +74,13 @@ def ack(server: Server, as_json: bool, name: str, lock_id: str) -> None:
 @_only
 @server_command
 def abandon(
-    server: Server, as_json: bool, name: str, lock_id: str, error: str | None, delay: float, only: tuple[str, ...]
+    server: Server,
+    as_json: bool,
+    name: str,
+    lock_id: str,
+    error: str | None,
+    delay: float | None,
+    only: tuple[str, ...],
 ) -> None:
     """Abandon locked items: they return to the front of their priority."""
     with server.connect() as session:
@@ -83,7 +93,9 @@ def abandon(
 @_error
 @_delay
 @server_command
-def requeue(server: Server, as_json: bool, name: str, lock_id_prefix: str, error: str | None, delay: float) -> None:
+def requeue(
+    server: Server, as_json: bool, name: str, lock_id_prefix: str, error: str | None, delay: float | None
+) -> None:
     """Abandon the items of another consumer's lock, given the part of its id that 'in-flight' shows."""
     with server.connect() as session:
         _show_message(session.ask(session.queue(name).requeue(lock_id_prefix, error, delay)), as_json)

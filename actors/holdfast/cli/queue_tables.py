@@ -87,6 +87,8 @@ def stats(answer: Answer, rates: Mapping[str, float] | None = None) -> Renderabl
         "-" if age is None else spoken(age),
     )
     parts: list[RenderableType] = [overview]
+    if answer["config"].get("paused"):
+        parts.append(Text("Paused: pops get nothing."))
     if len(answer["priorities"]) > 1:
         parts += ["", _priorities(answer["priorities"])]
     if answer["locks"]:

@@ -72,10 +72,11 @@ class Batch(Sequence[Message]):
         """Removes the messages, which were handled."""
         await self._answer(self._calls.acknowledge)
 
-    async def abandon(self, error: str | None = None, *, delay_seconds: float = 0) -> None:
+    async def abandon(self, error: str | None = None, *, delay_seconds: float | None = None) -> None:
         """Returns the messages to the front of the queue; ``error`` becomes their ``last_error``.
 
-        With ``delay_seconds`` they are redelivered after that time at the earliest.
+        They are redelivered after ``delay_seconds``. By default, messages with an error are redelivered after the
+        queue's ``retry_delay_seconds``, others at once.
         """
         await self._answer(self._calls.abandon, error, delay_seconds)
 

@@ -180,10 +180,13 @@ class Queue:
         lock_id: str,
         error: str | None = None,
         *,
-        delay_seconds: float = 0,
+        delay_seconds: float | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        """Abandons the locked items, or only ``ids``: they are redelivered, after ``delay_seconds`` if given."""
+        """Abandons the locked items, or only ``ids``: they are redelivered after ``delay_seconds``.
+
+        By default, items with an error are redelivered after the queue's ``retry_delay_seconds``, others at once.
+        """
         return _count(await self._calls.abandon(lock_id, error, delay_seconds, ids))
 
     async def dead_letter(self, lock_id: str, reason: str | None = None, *, ids: Sequence[str] | None = None) -> int:
@@ -263,7 +266,9 @@ class Queue:
             if error.__cause__ is None:
                 raise
 
-    async def requeue(self, lock_id_prefix: str, error: str | None = None, *, delay_seconds: float = 0) -> int:
+    async def requeue(
+        self, lock_id_prefix: str, error: str | None = None, *, delay_seconds: float | None = None
+    ) -> int:
         """For operators: abandons the items of another consumer's lock, given the beginning of the lock's id.
 
         Raises ``LockNotFound``, or ``Conflict`` when several lock ids begin with the prefix.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from holdfast.backoff import backoff_seconds
+
 if TYPE_CHECKING:
     from random import Random
 
@@ -43,10 +45,7 @@ class Retry:
 
     def delay(self, attempt: int, random: Random) -> float:
         """Returns the seconds between the failure of ``attempt`` and the next attempt."""
-        try:
-            delay = min(self.first_delay * self.factor ** (attempt - 1), self.max_delay)
-        except OverflowError:
-            delay = self.max_delay
+        delay = backoff_seconds(attempt, self.first_delay, self.factor, self.max_delay)
         return delay * (1 + self.jitter * (2 * random.random() - 1))
 
 

@@ -339,8 +339,10 @@ class QueueReader:
             return [self._shown(taken, item, LOCKED) for taken, item in (yield from self._deliver(lock.taken))]
         found = []
         for taken, item in (yield from self._deliver(lock.taken)):
-            if self._queue.deliveries_exhausted(taken):
+            if self._queue.returns.deliveries_exhausted(taken):
                 found.append(self._shown(taken, item, MOVING))
+            elif (retry_at := self._queue.returns.retry_at(taken, lock.expires_at)) > self._as_of:
+                found += self._alive([(taken, item)], DELAYED, retry_at)
             else:
                 found += self._alive([(taken, item)], WAITING)
         return found
@@ -404,7 +406,7 @@ class QueueReader:
     def _state_of(self, item: Item, state: str) -> str | None:
         if not has_expired(item.expires_at, self._as_of):
             return state
-        return MOVING if self._queue.expired_target is not None else None
+        return MOVING if self._queue.returns.expired_target is not None else None
 
     def _shown(self, taken: Delivered, item: Item, state: str, due_at: float | None = None) -> StoredItem:
         item_id = taken.item_id(self.partition)

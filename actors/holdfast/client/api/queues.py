@@ -51,7 +51,7 @@ class QueueCalls:
         self,
         lock_id: str,
         error: str | None,
-        delay_seconds: float = 0,
+        delay_seconds: float | None = None,
         ids: Sequence[str] | None = None,
         *,
         counted: bool = True,
@@ -78,7 +78,7 @@ class QueueCalls:
 
     # Calls on another consumer's lock, given the beginning of its id.
 
-    async def requeue(self, lock_id_prefix: str, error: str | None, delay_seconds: float) -> Answer:
+    async def requeue(self, lock_id_prefix: str, error: str | None, delay_seconds: float | None) -> Answer:
         return await self._operate(lock_id_prefix, "requeue", _given_back(error, delay_seconds))
 
     async def extend_in_flight(self, lock_id_prefix: str, seconds: int) -> Answer:
@@ -152,8 +152,8 @@ def _some(lock_id: str, ids: Sequence[str] | None) -> Answer:
     return {"lock_id": lock_id} if ids is None else {"lock_id": lock_id, "ids": ids}
 
 
-def _given_back(error: str | None, delay_seconds: float) -> Answer:
-    later = {"delay_seconds": delay_seconds} if delay_seconds else {}
+def _given_back(error: str | None, delay_seconds: float | None) -> Answer:
+    later = {} if delay_seconds is None else {"delay_seconds": delay_seconds}
     return {"error": _shortened(error), **later}
 
 

@@ -161,7 +161,7 @@ ACKNOWLEDGE = document(
     sent=_LOCK_ID,
 )
 ABANDON = document(
-    "Abandon locked items: they return to the front of their priority, now or after a delay",
+    "Abandon locked items: they return to the front of their priority, at once, after a delay or by the back-off",
     schemas.LockAnswer,
     _acknowledged("abandoned"),
     *_LOCK_ERRORS,

@@ -56,6 +56,8 @@ class PopAnswer(ItemsAnswer):
     locked: bool | None = None
     lock_id: str | None = None
     lock_expires_at: float | None = None
+    #: True if the queue is paused, which is why there are no items.
+    paused: bool | None = None
 
 
 class LockAnswer(Answer):

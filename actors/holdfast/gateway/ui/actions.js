@@ -71,7 +71,7 @@ function pop() {
   const from = queue;
   attempt(at("pop-answer"), async () => {
     const answer = await post(`${path`queue/${from}/pop`}?count=${Number(at("pop-count").value)}${how}`);
-    if (answer.count === 0) return "There are no waiting items.";
+    if (answer.count === 0) return answer.paused ? "The queue is paused." : "There are no waiting items.";
     popped.add(from, answer);
     return "";
   });

@@ -29,6 +29,7 @@ export function open(queue) {
   at("queue").hidden = false;
   at("queue-body").hidden = true;
   at("queue-problem").hidden = true;
+  at("queue-paused").hidden = true;
   for (const list of ["peek", "locks", "priorities", "counters"]) at(list).replaceChildren();
   actions.open(queue);
   config.open(queue);
@@ -73,6 +74,7 @@ function draw(stats) {
   show("delayed", number(stats.delayed));
   at("delayed-tile").hidden = stats.delayed === 0;
   show("oldest", stats.oldest_age_seconds === null ? "–" : age(stats.oldest_age_seconds));
+  at("queue-paused").hidden = !stats.config.paused;
   drawDeadLetters(stats);
   drawPriorities(stats.priorities);
   list(at("counters"), Object.entries(stats.counters).map(([key, many]) => [label(key), number(many)]));

@@ -90,6 +90,9 @@ def _pushed(options: requests.ItemOptions, text: str) -> Pushed:
 
 def _pop(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     request = requests.Pop.parse(data)
+    if queue.config.paused:
+        _subscribe(moment, request)
+        return replies.paused(queue.partition)
     try:
         taken = yield from queue.pop(moment.now, request.count)
     except QueueLocked:
@@ -102,6 +105,9 @@ def _pop(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
 
 def _pop_with_ack(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     request = requests.PopWithAck.parse(data)
+    if queue.config.paused:
+        _subscribe(moment, request)
+        return replies.paused(queue.partition)
     lock_id = moment.new_lock_id()
     if request.owner is not None:
         lock_id = with_owner(lock_id, request.owner)
@@ -161,7 +167,7 @@ def _returned(
     counted: bool = True,
 ) -> Reads[Answer]:
     before = queue.counters["dead_lettered"]
-    delay = request.delay_seconds
+    delay = request.given_delay
     count = yield from queue.abandon(moment.now, lock_id, request.error, delay, ids, counted=counted)
     return replies.given_back(count, queue.counters["dead_lettered"] - before)
 
@@ -220,7 +226,7 @@ def _stats(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
         **_locks_not_shown(queue),
         "counters": dict(queue.counters),
         "config": queue.config.shown(),
-        "dead_letter_queue": queue.dead_letter_queue,
+        "dead_letter_queue": queue.returns.dead_letter_queue,
     }
 
 

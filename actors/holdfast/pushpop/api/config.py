@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from holdfast.backoff import backoff_seconds
 from holdfast.errors import InvalidRequest
 from holdfast.names import ID_PATTERN, MAX_ID_LENGTH, check_queue_id
 from holdfast.pushpop.api.requests import MAX_SECONDS, explain, refuse_many_unknown
@@ -54,6 +55,31 @@ class QueueConfig(BaseModel):
     rate_per_second: Annotated[
         float | None, Field(gt=0, le=1e9, allow_inf_nan=False, description="How many items may be pushed in a second.")
     ] = None
+    retry_delay_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=MAX_SECONDS,
+            allow_inf_nan=False,
+            description="How long an item that failed once is delayed: it was abandoned with an error, or its lock "
+            "expired. 0 delivers it again at once.",
+        ),
+    ] = 0.0
+    retry_delay_factor: Annotated[
+        float,
+        Field(ge=1, le=1000, allow_inf_nan=False, description="What each further failure multiplies the delay by."),
+    ] = 2.0
+    retry_delay_max_seconds: Annotated[
+        float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="The longest such delay.")
+    ] = 300.0
+    paused: Annotated[
+        bool, Field(description="Whether pops get nothing. Pushes, acknowledgements and extensions go on.")
+    ] = False
+
+    def retry_delay(self, deliveries: int) -> float:
+        """Returns how long an item is delayed after this many deliveries, the last of which failed."""
+        longest = self.retry_delay_max_seconds
+        return backoff_seconds(deliveries, self.retry_delay_seconds, self.retry_delay_factor, longest)
 
     def changed(self, changes: dict[str, Any]) -> QueueConfig:
         """Returns the configuration with these changes. Raises InvalidRequest for invalid ones."""

@@ -35,7 +35,7 @@ class PushPopActorInterface(ActorInterface):
 
     @abstractmethod
     async def Abandon(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{lock_id, delay_seconds, error}``"""
+        """``{lock_id, delay_seconds, error}``; without a delay, the queue's back-off applies if there is an error."""
 
     @abstractmethod
     async def Complete(self, data: dict[str, Any]) -> dict[str, Any]:

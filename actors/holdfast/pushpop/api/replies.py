@@ -33,6 +33,11 @@ def popped(deliveries: Sequence[Delivery], partition: int, lock: Lock | None = N
     return body
 
 
+def paused(partition: int) -> dict[str, Any]:
+    """Returns the reply to a pop from a paused queue."""
+    return _items((), partition) | {"paused": True}
+
+
 def peeked(deliveries: Sequence[Delivery], partition: int) -> dict[str, Any]:
     return _items(deliveries, partition)
 

@@ -188,8 +188,19 @@ class Acknowledge(Request):
 
 
 class Return(Request):
-    delay_seconds: Delay = 0
+    delay_seconds: Annotated[
+        Delay,
+        Field(
+            description="Seconds until redelivery. By default the queue's back-off if there is an error, else 0.",
+            json_schema_extra=lambda schema: schema.pop("default"),
+        ),
+    ] = 0
     error: Text = None
+
+    @property
+    def given_delay(self) -> float | None:
+        """The delay in the request; None if it has none."""
+        return self.delay_seconds if "delay_seconds" in self.model_fields_set else None
 
 
 class Abandon(Acknowledge, Return):

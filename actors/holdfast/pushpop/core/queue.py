@@ -22,7 +22,7 @@ from holdfast.errors import (
     RateLimited,
 )
 from holdfast.kinds import CONFIG, METADATA
-from holdfast.names import DEAD_LETTER_SUFFIX, DEFAULT_TENANT
+from holdfast.names import DEFAULT_TENANT
 from holdfast.pushpop.core.budgets import MAX_POP_BYTES, ResponseBudget
 from holdfast.pushpop.core.config_replication import ReplicatedConfig
 from holdfast.pushpop.core.dedup import Deduplicator
@@ -31,6 +31,7 @@ from holdfast.pushpop.core.format_version import FORMAT, refuse_other_format
 from holdfast.pushpop.core.in_flight import Lock, Redelivery, by_expiry
 from holdfast.pushpop.core.item_store import ItemStore
 from holdfast.pushpop.core.items import Delivered, Delivery, ItemId, Place, lock_owner
+from holdfast.pushpop.core.returns import Returns, with_error
 from holdfast.pushpop.core.token_bucket import TokenBucket
 from holdfast.pushpop.core.transfers import RESEND_SECONDS, Transfers
 
@@ -92,6 +93,7 @@ class Queue:
         self.store = ItemStore(name) if store is None else store
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.transfers = Transfers(name, partition, tenant, self.store, self.counters)
+        self.returns = Returns(name, self.settings, self.store, self.transfers, self.counters)
         self.listed = False
         #: How long each completed lock was held.
         self.held_seconds: list[float] = []
@@ -111,24 +113,8 @@ class Queue:
     @property
     def available(self) -> bool:
         """Whether a pop would return an item."""
-        return self.store.waiting > 0 and len(self.store.in_flight.locks) < self.config.max_locks
-
-    @property
-    def dead_letter_queue(self) -> str | None:
-        """The queue for its dead letters; None for a dead-letter queue."""
-        if self.transfers.is_dead_letter_queue or self.name.endswith(DEAD_LETTER_SUFFIX):
-            return None
-        return self.config.dead_letter_queue or self.name + DEAD_LETTER_SUFFIX
-
-    @property
-    def expired_target(self) -> str | None:
-        """The queue where expired items become dead letters; None if they are dropped."""
-        return self.dead_letter_queue if self.config.expired_to_dead_letters else None
-
-    def deliveries_exhausted(self, taken: Delivered) -> bool:
-        """Returns whether the item becomes a dead letter when it is returned."""
-        often = taken.deliveries >= self.config.max_deliveries and not self.config.worker_queue
-        return often and self.dead_letter_queue is not None
+        free = len(self.store.in_flight.locks) < self.config.max_locks
+        return self.store.waiting > 0 and free and not self.config.paused
 
     @property
     def needs_indexing(self) -> bool:
@@ -161,11 +147,12 @@ class Queue:
         for lock in self.store.in_flight.overdue(now):
             self.store.in_flight.remember_expired(lock.lock_id, self.config.max_locks)
             self.counters["expired"] += len(lock.taken)
-            yield from self._give_back(lock, list(lock.taken), now, None)
+            self._dirty = True
+            yield from self.returns.fail(lock, list(lock.taken), now, failed_at=lock.expires_at)
         if (moment := self.store.next_moment()) is not None and moment <= now:
             self._dirty = True
-            expired = yield from self.store.catch_up(now, keep=self.expired_target is not None)
-            yield from self._expire(expired, now)
+            expired = yield from self.store.catch_up(now, keep=self.returns.expired_target is not None)
+            yield from self.returns.expire(expired, now)
         self._dirty = self.store.sweep() or self._dirty
         self._dedup.forget(now, self.config.dedup_window_seconds)
 
@@ -251,18 +238,25 @@ class Queue:
         now: float,
         lock_id: str,
         error: str | None,
-        delay_seconds: float = 0.0,
+        delay_seconds: float | None = None,
         ids: Sequence[str] | None = None,
         *,
         counted: bool = True,
     ) -> Reads[int]:
-        """Returns the locked items, or the given ones, to the queue; ``counted=False`` takes the delivery off."""
+        """Returns the locked items, or the given ones, to the queue; ``counted=False`` takes the delivery off.
+
+        Without a delay, the queue's back-off applies to items that are abandoned with an error.
+        """
         lock = self._active_lock(lock_id)
-        taken = self._among(lock, ids)
+        taken = with_error(self._among(lock, ids), error)
         if not counted:
             taken = _undelivered(taken)
         self.counters["abandoned"] += len(taken)
-        yield from self._give_back(lock, taken, now, error, now + delay_seconds if delay_seconds else None)
+        self._dirty = True
+        if delay_seconds is None and error is not None and counted:
+            yield from self.returns.fail(lock, taken, now, failed_at=now)
+        else:
+            yield from self.returns.give_back(lock, taken, now, due=now + (delay_seconds or 0.0))
         return len(taken)
 
     def abandon_owned_by(self, now: float, owner: str, *, counted: bool = True) -> Reads[int]:
@@ -273,7 +267,8 @@ class Queue:
                 taken = list(lock.taken) if counted else _undelivered(lock.taken)
                 count += len(taken)
                 self.counters["abandoned"] += len(taken)
-                yield from self._give_back(lock, taken, now, None)
+                self._dirty = True
+                yield from self.returns.give_back(lock, taken, now, due=now)
         return count
 
     def extend(self, now: float, lock_id: str, additional_seconds: int) -> float:
@@ -286,7 +281,7 @@ class Queue:
     def dead_letter(self, now: float, lock_id: str, reason: str | None, ids: Sequence[str] | None = None) -> int:
         """Turns the locked items, or the given ones, into dead letters."""
         lock = self._active_lock(lock_id)
-        target = self.dead_letter_queue
+        target = self.returns.dead_letter_queue
         if target is None:
             raise InvalidRequest("Items of a dead-letter queue cannot be dead-lettered: acknowledge or redrive them.")
         taken = self._among(lock, ids)
@@ -381,31 +376,15 @@ class Queue:
 
     def _take(self, now: float, count: int) -> Reads[list[Delivery]]:
         found, expired = yield from self.store.take(now, count)
-        yield from self._expire(expired, now)
+        yield from self.returns.expire(expired, now)
         taken = [
             Delivery(replace(delivery.taken, deliveries=delivery.taken.deliveries + 1), delivery.item)
             for delivery in found
         ]
         self.counters["redelivered"] += sum(delivery.taken.deliveries > 1 for delivery in taken)
         self.counters["popped"] += len(taken)
-        self._dirty = self._dirty or bool(taken)
+        self._dirty = self._dirty or bool(taken or expired)
         return taken
-
-    def _expire(self, taken: Sequence[Delivered], now: float) -> Reads[None]:
-        """Drops expired items, or makes them dead letters."""
-        if not taken:
-            return
-        self._dirty = True
-        self.counters["ttl_expired"] += len(taken)
-        target = self.expired_target
-        if target is None:
-            yield from self.store.forget(taken)
-            return
-        segments: dict[tuple[int, int], list[Delivered]] = defaultdict(list)
-        for entry in taken:
-            segments[entry.place.priority, entry.place.segment].append(entry)
-        for entries in segments.values():  # one transfer per segment, to bound its size
-            self.transfers.dead_letter(entries, target, "expired", now)
 
     def _refuse_when_locked(self) -> None:
         if len(self.store.in_flight.locks) >= self.config.max_locks:
@@ -437,26 +416,6 @@ class Queue:
         if unknown is not None:
             raise InvalidRequest(f"ids: this lock does not hold {unknown}.")
         return [held[item_id] for item_id in dict.fromkeys(ids)]
-
-    def _give_back(
-        self, lock: Lock, items: Sequence[Delivered], now: float, error: str | None, due: float | None = None
-    ) -> Reads[None]:
-        self.store.in_flight.reduce(lock, items)
-        target = self.dead_letter_queue
-        exhausted: list[Delivered] = []
-        back: list[Delivered] = []
-        for taken in items:
-            returned = taken if error is None else replace(taken, error=error)
-            (exhausted if self.deliveries_exhausted(taken) else back).append(returned)
-        if exhausted and target is not None:
-            self.transfers.dead_letter(exhausted, target, "max_deliveries", now)
-        if lock.spoils_at is not None and lock.spoils_at <= now:
-            expired = yield from self.store.expired_of(back, now)
-            yield from self._expire(expired, now)
-            back = [taken for taken in back if taken not in expired]
-        if back:
-            self.store.give_back(back, due)
-        self._dirty = True
 
     # Saved state
 
