@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 from holdfast.errors import InvalidRequest
+from holdfast.kinds import OWN_TYPES
 
 MAX_ID_LENGTH = 255
+#: The length of an id of an app's own actor, in characters.
+MAX_APP_ACTOR_ID_LENGTH = 1000
 DEAD_LETTER_SUFFIX = "-deadletter"
 DEFAULT_TENANT = "default"
 #: In a path, the caller's own tenant. It is not a valid tenant id, so it cannot collide with one.
@@ -20,6 +23,8 @@ VISIBLE = "[!-~]"
 
 _ID = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]*\Z")
 _ACTOR_ID = re.compile(r"[A-Za-z0-9\-_:@][A-Za-z0-9\-_.:@]*\Z")
+# What daprd (1.18.2) passes on to an app unchanged; a bar would end a part of the state key.
+_APP_ACTOR_ID = re.compile(r"[A-Za-z0-9\-_.:@;,~'$=*()]+\Z")
 _STATE_KEY = re.compile(r"[A-Za-z0-9\-_.:@]+\Z")
 
 
@@ -108,6 +113,21 @@ def check_actor_id(value: str) -> str:
     if not value or len(value) > 2 * MAX_ID_LENGTH + 32 or not _ACTOR_ID.match(value):
         raise InvalidRequest("This actor id is not valid: it may hold letters, digits and '-_.:@' only.")
     return value
+
+
+def check_address(actor_type: str, actor_id: str) -> str:
+    """Returns the actor id, if actors of this type may have it: an app's own actors may have more ids than Holdfast's.
+
+    They have 1 to 1000 letters, digits and ``-_.:@;,~'$=*()``, and are neither ``.`` nor ``..``.
+    """
+    if actor_type in OWN_TYPES:
+        return check_actor_id(actor_id)
+    if len(actor_id) > MAX_APP_ACTOR_ID_LENGTH or actor_id in (".", "..") or not _APP_ACTOR_ID.match(actor_id):
+        raise InvalidRequest(
+            f"This actor id is not valid: it must have 1 to {MAX_APP_ACTOR_ID_LENGTH} characters of letters, digits "
+            "and \"-_.:@;,~'$=*()\", and must not be '.' or '..'."
+        )
+    return actor_id
 
 
 def check_state_key(value: str) -> str:

@@ -111,6 +111,9 @@ THE_SAME = {
     "an upsert of an empty key": upsert({"key": "", "value": 1}),
     "a delete without a key": state(b'[{"operation":"delete","request":{}}]'),
     "an upsert without a value": upsert({"key": "nothing-put"}),
+    "an upsert with an etag": upsert({"key": "tagged", "value": 1, "etag": "1"}),
+    "a delete with an etag": state(b'[{"operation":"delete","request":{"key":"tagged","etag":"1"}}]'),
+    "an upsert with an empty etag": upsert({"key": "tagged", "value": 1, "etag": ""}),
     "fields nobody knows": upsert({"key": "unknown", "value": 1, "more": 2}),
     "a reminder": reminder(dueTime="1h", data={"a": [1]}),
     "a reminder by POST": Request("POST", "Reminded/api/reminders/posted", AN_HOUR),
@@ -247,7 +250,7 @@ STRICTER = {
 #: Ids that daprd refuses in a call, and takes for a key elsewhere.
 REFUSED_IDS = ["..", ".", "a/b", "a\\b", "a\nb", "a\x00b", "a\x7fb", "a?b", "a#b"]
 #: Ids that daprd takes everywhere; in a call the app beside it refuses them.
-TAKEN_IDS = ["a||b", "a b", "é", "x" * 600]
+TAKEN_IDS = ["a||b", "a b", "é", "x" * 1001]
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ HOSTILE_IDS = [
     "",
     ".",
     "..",
-    ".hidden",
     "a/b",
     "a\\b",
     "a||b",
@@ -39,7 +38,7 @@ HOSTILE_IDS = [
     "a\nb",
     "a\0b",
     "ü",
-    "a" * 1000,
+    "a" * 1001,
 ]
 
 
@@ -97,7 +96,7 @@ async def test_what_the_sidecar_does_not_take_is_too_large(replica: Replica) -> 
 
 
 async def test_an_id_may_have_every_allowed_character(replica: Replica) -> None:
-    actor_id = "AZaz09-_.:@" + "x" * 200
+    actor_id = ".AZaz09-_.:@;,~'$=*()" + "x" * 200
     assert await replica.call("Tally", actor_id, "add", 2) == 2
     assert await replica.client.load_state("Tally", actor_id, ["count"]) == {"count": b"2"}
 

@@ -7,7 +7,7 @@ import string
 import pytest
 
 from holdfast.errors import InvalidRequest
-from holdfast.names import check_actor_id, check_id, check_state_key
+from holdfast.names import check_actor_id, check_address, check_id, check_state_key
 
 SAFE = string.ascii_letters + string.digits + "-_.:"
 HOSTILE = [
@@ -51,6 +51,23 @@ def test_an_actor_may_have_a_tenant_and_a_partition(name: str) -> None:
 def test_an_actor_id_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_actor_id(name)
+
+
+@pytest.mark.parametrize("name", [SAFE, ".a", "...", "~,;=$*()'", "tenant@queue", "x" * 1000])
+def test_an_actor_of_an_app_may_have_more_ids(name: str) -> None:
+    assert check_address("CounterActor", name) == name
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if name != ".a"] + ["a|b", "a+b", "a[b]", 'a"b', "x" * 1001])
+def test_an_id_of_an_actor_of_an_app_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="This actor id is not valid"):
+        check_address("CounterActor", name)
+
+
+@pytest.mark.parametrize("name", [".a", "a;b", "x" * 600])
+def test_an_actor_of_holdfast_may_not(name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        check_address("PushPopActor", name)
 
 
 @pytest.mark.parametrize("key", ["metadata", "_active_lock", "segment.0.17", ".", "a@b"])

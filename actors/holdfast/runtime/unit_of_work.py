@@ -26,7 +26,7 @@ from holdfast.errors import (
     TooLarge,
     Unavailable,
 )
-from holdfast.names import check_actor_id, check_state_key
+from holdfast.names import check_address, check_state_key
 from holdfast.runtime.contract import ActorAddress, HostClient, StateChange
 from holdfast.runtime.exact_numbers import check_json, original, protected
 from holdfast.runtime.late_reminders import ANSWER_SECONDS, WAKE
@@ -62,7 +62,7 @@ class DurableActor(Actor):
     exact_numbers: ClassVar[bool] = True
 
     def __init__(self, ctx: ActorRuntimeContext, actor_id: ActorId) -> None:
-        check_actor_id(actor_id.id)
+        check_address(type(self).__name__, actor_id.id)
         super().__init__(ctx, actor_id)
         if not isinstance(ctx.dapr_client, HostClient):
             raise TypeError(f"{type(self).__name__} must be registered with the actor_client of a Holdfast host")

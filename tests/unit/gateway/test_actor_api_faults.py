@@ -36,6 +36,14 @@ def test_what_is_no_time_to_live(ttl: str) -> None:
         parse_transaction(upsert(ttl))
 
 
+@pytest.mark.parametrize("kind", ["upsert", "delete"])
+def test_an_etag_never_matches(kind: str) -> None:
+    with pytest.raises(ValueError, match="possible etag mismatch"):
+        parse_transaction([{"operation": kind, "request": {"key": "k", "value": 1, "etag": "1"}}])
+    [write] = parse_transaction([{"operation": kind, "request": {"key": "k", "value": 1, "etag": ""}}])
+    assert write.key == "k"
+
+
 def test_a_fault_of_ours_is_logged_and_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[Message] = []
 

@@ -53,6 +53,22 @@ def test_a_value_that_cannot_be_saved_fails_alone(tmp_path: Path) -> None:
     on_a_file(tmp_path / "state.db", body)
 
 
+def test_bytes_come_back_and_lie_in_the_file_as_daprd_writes_them(tmp_path: Path) -> None:
+    async def body(storage: SqliteStorage) -> None:
+        await storage.save([Write("bytes", b"\xff\x00", binary=True), Write("json", b"1"), *write("turned")])
+        await storage.save([Write("json", b'{"a": 1}', binary=True), Write("turned", b"2")])
+        assert await storage.load(["bytes", "json", "turned"]) == {
+            "bytes": b"\xff\x00",
+            "json": b'{"a": 1}',
+            "turned": b"2",
+        }
+
+    on_a_file(tmp_path / "state.db", body)
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+        rows = connection.execute("SELECT key, value, is_binary FROM state ORDER BY key").fetchall()
+    assert rows == [("bytes", "/wA=", 1), ("json", "eyJhIjogMX0=", 1), ("turned", "2", 0)]
+
+
 def test_nothing_of_a_transaction_that_fails_is_saved(tmp_path: Path) -> None:
     async def body(storage: SqliteStorage) -> None:
         with pytest.raises(InvalidRequest):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Forbidden, Unauthorized
 from holdfast.gateway.auth.principal import Role
-from holdfast.gateway.dapr_api.actors import OPERATIONS
+from holdfast.gateway.dapr_api.operations import OPERATIONS
 from holdfast.names import DEFAULT_TENANT
 
 if TYPE_CHECKING:

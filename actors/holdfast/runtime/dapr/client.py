@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from holdfast.errors import ActorMoved, InvalidRequest, SaveUnanswered, Unavailable
-from holdfast.names import check_actor_id
+from holdfast.names import check_address
 from holdfast.runtime.contract import ActorAddress, HostClient, StateChange
 from holdfast.runtime.dapr.admission import PROOF_HEADER, Proofs
 from holdfast.runtime.dapr.app_id_conflicts import SIGNATURE_HEADER, AppIdConflicts
@@ -190,7 +190,7 @@ def _operation(change: StateChange) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _path(actor_type: str, actor_id: str) -> str:
-    return f"/actors/{_segment(actor_type, 'actor type')}/{quote(check_actor_id(actor_id), safe=':@')}"
+    return f"/actors/{_segment(actor_type, 'actor type')}/{quote(check_address(actor_type, actor_id), safe=':@')}"
 
 
 def _segment(name: str, what: str) -> str:

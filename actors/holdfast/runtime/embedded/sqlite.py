@@ -12,6 +12,7 @@ import itertools
 import secrets
 import sqlite3
 import time
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBroken, Unavailable
@@ -60,9 +61,9 @@ CREATE INDEX IF NOT EXISTS holdfast_reminders_due ON holdfast_reminders (due_at)
 # An update in place: REPLACE would delete the row with its index entry, and insert another.
 _UPSERT = (
     "INSERT INTO state (key, value, is_binary, etag, update_time, expiration_time) "
-    "VALUES (?, ?, 0, ?, CURRENT_TIMESTAMP, CASE WHEN ? IS NOT NULL "
+    "VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP, CASE WHEN ? IS NOT NULL "
     "THEN DATETIME(CURRENT_TIMESTAMP, '+' || ? || ' seconds') END) "
-    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, is_binary = 0, etag = excluded.etag, "
+    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, is_binary = excluded.is_binary, etag = excluded.etag, "
     "update_time = excluded.update_time, expiration_time = excluded.expiration_time"
 )
 _DELETE = "DELETE FROM state WHERE key = ?"
@@ -136,11 +137,11 @@ class SqliteStorage:
             some = keys[start : start + _KEYS_AT_ONCE]
             rows = await self._query(
                 # As bytes: text that is not UTF-8 would fail the query for all its keys.
-                f"SELECT key, CAST(value AS BLOB) FROM state WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
+                f"SELECT key, CAST(value AS BLOB), is_binary FROM state WHERE key IN ({','.join('?' * len(some))}) "  # noqa: S608
                 "AND (expiration_time IS NULL OR expiration_time > CURRENT_TIMESTAMP)",
                 some,
             )
-            found.update(rows)
+            found.update((key, b64decode(value) if is_binary else value) for key, value, is_binary in rows)
         return found
 
     async def save(self, writes: Sequence[Write]) -> None:
@@ -149,7 +150,7 @@ class SqliteStorage:
             [
                 (_DELETE, (write.key,))
                 if write.value is None
-                else (_UPSERT, (write.key, write.value.decode(), etag, write.ttl_seconds, write.ttl_seconds))
+                else (_UPSERT, (write.key, *_stored(write), etag, write.ttl_seconds, write.ttl_seconds))
                 for write in writes
             ],
             sum(len(write.value) for write in writes if write.value is not None),
@@ -352,6 +353,12 @@ def _primary_code(error: Exception) -> int | None:
 
 def _concerns_the_file(error: Exception) -> bool:
     return _primary_code(error) not in (None, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
+
+
+def _stored(write: Write) -> tuple[str, bool]:
+    """Returns a value as text and whether it is binary, as daprd's ``state.sqlite`` stores it."""
+    assert write.value is not None
+    return (b64encode(write.value).decode(), True) if write.binary else (write.value.decode(), False)
 
 
 def _reminder(row: Sequence[Any]) -> Reminder:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dapr.actor.runtime.config import ActorRuntimeConfig
 
 from holdfast.errors import UnknownActorType
-from holdfast.names import check_actor_id
+from holdfast.names import check_address
 from holdfast.runtime.contract import ActorAddress, HostClient, Readiness, StateChange
 from holdfast.runtime.dapr_sdk import private_runtime, register
 from holdfast.runtime.in_process.reminders import Reminders
@@ -151,7 +151,7 @@ class InProcessHost:
 
     async def _turn(self, address: ActorAddress, action: Callable[[], Awaitable[Any]]) -> Any:
         # Before the actor is created: an ordinary Dapr actor would put any id into its keys.
-        check_actor_id(address.id)
+        check_address(*address)
         self._manager(address)
         return await self._turns.run(address, action)
 

@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 
 
 class Write(NamedTuple):
-    """One row of a transaction: the full key, JSON or None to delete it, and its time to live in seconds, if any."""
+    """One row of a transaction: the full key, its value or None to delete it, and its time to live in seconds, if any.
+
+    A value is JSON, or any bytes if it is ``binary``, as the gRPC API writes it.
+    """
 
     key: str
     value: bytes | None
     ttl_seconds: int | None = None
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

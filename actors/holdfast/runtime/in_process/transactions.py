@@ -43,11 +43,17 @@ def _parse(operation: dict[str, Any]) -> Write:
         raise ValueError("a request is an object with a key")
     if not request.get("key"):
         raise ValueError("missing key")
-    if not isinstance(request.get("etag"), str | None):
+    if not isinstance(etag := request.get("etag"), str | None):
         raise ValueError("an etag is a string")
+    if etag:
+        # No call returns the etag of a value, so this one cannot be the current one.
+        raise ValueError("possible etag mismatch. error from state store")
     if kind == "delete":
         return Write(request["key"], None)
-    return Write(request["key"], dump(request.get("value")), _ttl(object_in(request, "metadata")))
+    value, ttl = request.get("value"), _ttl(object_in(request, "metadata"))
+    if isinstance(value, bytes):  # of the gRPC API
+        return Write(request["key"], value, ttl, binary=True)
+    return Write(request["key"], dump(value), ttl)
 
 
 def _ttl(metadata: dict[str, Any]) -> int | None:
