@@ -291,6 +291,14 @@ async def countdown(ctx: Context, left: int) -> dict[str, int]:
 
 
 @app.orchestration
+async def tagging(ctx: Context) -> None:
+    """Sets the tags in each event, and begins its next execution after every second one."""
+    for _ in range(2):
+        ctx.set_tags(await ctx.event("tags"))
+    ctx.continue_as_new()
+
+
+@app.orchestration
 async def cleaning_up(ctx: Context) -> None:
     try:
         await ctx.event("never")

@@ -73,6 +73,7 @@ async def test_the_status_has_every_field(server: Server) -> None:
         "output": None,
         "error": None,
         "custom_status": {"waits": True},
+        "tags": {},
         "execution_id": 1,
         "events": 2,
         "created_at": 0,

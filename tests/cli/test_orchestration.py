@@ -55,6 +55,19 @@ def test_start_again_is_said_and_runs_nothing(holdfast: Command, instance_id: st
     assert holdfast.orchestration("wait", instance_id).json() == "ahoy ann"
 
 
+def test_start_with_tags(holdfast: Command, instance_id: str) -> None:
+    tags = ("--tag", "customer=acme", "--tag", "formula=a=b")
+    assert holdfast.orchestration("start", "greeting", '"ann"', *tags, "--instance-id", instance_id).code == 0
+    assert holdfast.orchestration("status", instance_id, "--json").json()["tags"] == {
+        "customer": "acme",
+        "formula": "a=b",
+    }
+    shown = dict(row for row in rows(holdfast.orchestration("status", instance_id).output) if len(row) == 2)
+    assert shown["tags"] == "customer=acme formula=a=b"
+    for wrong in (("--tag", "customer"), ("--tag", "a=1", "--tag", "a=2"), ("--tag", "a b=1")):
+        assert holdfast.orchestration("start", "greeting", '"ann"', *wrong).code == 2
+
+
 def test_the_input_from_a_file_and_an_older_version(holdfast: Command) -> None:
     path = holdfast.folder / "input.json"
     path.write_text('\n"ann"\n')

@@ -54,6 +54,15 @@ async def test_an_instance_is_started_once(client: Client, instance_id: str) -> 
     assert await again.result(timeout=20) == "ahoy ann"
 
 
+async def test_an_instance_has_the_tags_of_its_start(client: Client, instance_id: str) -> None:
+    run = await client.start("greeting", "ann", instance_id=instance_id, tags={"customer": "acme"})
+    assert (await run.status()).tags == {"customer": "acme"}
+    with pytest.raises(errors.InvalidRequest, match="tags"):
+        await client.start("greeting", "ann", tags={"a key": "acme"})
+    with pytest.raises(TypeError, match="tag"):
+        await client.start("greeting", "ann", tag={"customer": "acme"})  # type: ignore[call-overload]
+
+
 async def test_without_an_id_each_start_is_an_instance_of_its_own(client: Client) -> None:
     runs = [await client.start("greeting", "ann") for _ in range(2)]
     assert runs[0].instance_id != runs[1].instance_id

@@ -82,8 +82,8 @@ async def furnish(server: Server) -> None:
 
 
 async def _run(server: Server) -> None:
-    done, broken, waiting, cancelled, counted, parent, gone = (
-        Run(server, name) for name in ("done", "broken", "waiting", "cancelled", "counted", "parent", "gone")
+    done, broken, waiting, cancelled, counted, parent, tagged, gone = (
+        Run(server, name) for name in ("done", "broken", "waiting", "cancelled", "counted", "parent", "tagged", "gone")
     )
     await done.begin("fan_out", 40)
     await broken.begin("broken")
@@ -91,6 +91,9 @@ async def _run(server: Server) -> None:
     await cancelled.begin("waiting")
     await counted.begin("countdown", 2)
     await parent.begin("parent", "echo")
+    await tagged.start("tagging", tags={"customer": "acme"})
+    await tagged.waits_for("EventSubscribed")
+    await tagged.raise_event("tags", {"customer": None, "stage": "paid"})
     await gone.begin("echo", "old")
     for run in (done, broken, counted, parent, gone):
         await run.ended()
@@ -108,7 +111,7 @@ async def told(server: Server) -> Furnished:
     for letter in await server.queue("bad").dead_letters():
         row = {key: value for key, value in letter.items() if key != "tenant_id"}
         furnished.dead_letters[f"{server.name}-bad-deadletter", letter["id"]] = row
-    for name in ("done", "broken", "waiting", "cancelled", "counted", "parent", "parent-child"):
+    for name in ("done", "broken", "waiting", "cancelled", "counted", "parent", "parent-child", "tagged"):
         run = Run(server, name)
         status = await run.status()
         status.pop("reason", None)

@@ -12,11 +12,13 @@ from holdfast.cli import orchestration_tables as tables
 from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.orchestration_history import export, history
+from holdfast.cli.orchestration_start import read_tags
 from holdfast.cli.queue_input import from_arguments
 from holdfast.cli.session import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
 from holdfast.cli.watch import interval_option, watch
 from holdfast.client.api.orchestrations import LONGEST_WAIT, list_runs
 from holdfast.client.run_models import ended
+from holdfast.client.start_options import start_fields
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def orchestration() -> None:
 @option("--file", type=click.File("rb"), help="The input is the JSON in this file; '-' is standard input.")
 @option("--instance-id", help="Id of the instance.", show_default="generated")
 @option("--version", help="Version of the orchestration.", show_default="the one declared last")
+@option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag of the instance. May be repeated.")
 @option("--within", type=click.FloatRange(0), help="Wait up to this many seconds for its end, and print its output.")
 @server_command
 def start(
@@ -66,6 +69,7 @@ def start(
     file: BinaryIO | None,
     instance_id: str | None,
     version: str | None,
+    tags: tuple[str, ...],
     within: float | None,
 ) -> None:
     """Start an orchestration with an input, which is JSON, and print the id of the instance.
@@ -79,7 +83,7 @@ def start(
     text = _json(given, file)
     with server.connect() as session:
         calls = session.run(instance_id or str(uuid.uuid4()))
-        answer = session.ask(calls.start(name, text, version))
+        answer = session.ask(calls.start(name, text, version, start_fields(tags=read_tags(tags))))
         if within is not None:
             _show_end(_wait(session, calls, within), as_json)
             return

@@ -29,6 +29,7 @@ def status(answer: Answer) -> RenderableType:
         "orchestration": Text(f"{answer['name']}, version {answer['version']}"),
         "status": Text(answer["status"]),
         "custom status": _unless_none(answer["custom_status"]),
+        "tags": _tags(answer.get("tags")),
         "input": _unless_none(answer["input"]),
         "output": value(answer["output"], whole=True) if answer["status"] == "COMPLETED" else None,
         "error": None if answer["error"] is None else printable(failure(answer["error"])),
@@ -45,6 +46,10 @@ def status(answer: Answer) -> RenderableType:
         if shown is not None:
             table.add_row(name, shown)
     return table
+
+
+def _tags(tags: dict[str, str] | None) -> Text | None:
+    return printable(" ".join(f"{key}={value}" for key, value in sorted(tags.items()))) if tags else None
 
 
 def _blocked(reason: Answer | None) -> dict[str, RenderableType | None]:

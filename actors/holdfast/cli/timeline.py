@@ -98,6 +98,10 @@ def _refused(event: Answer, _: Answer | None) -> Described:
     return "value does not match its type", Text(event["name"])
 
 
+def _tagged(event: Answer, _: Answer | None) -> Described:
+    return "tags set", value(event["tags"])
+
+
 def _raised(event: Answer, scheduled: Answer | None) -> Described:
     where = ", into its mailbox" if event.get("scheduled_seq") is None else _duration(event, scheduled)
     return f"{event['name']} raised{where}", value(event["data"])
@@ -135,6 +139,7 @@ _FORMATTERS: dict[str, Callable[[Any, Any], Described]] = {
     "EventSubscribed": _subscribed,
     "EventRaised": _raised,
     "ValueRefused": _refused,
+    "TagsSet": _tagged,
     "CancelRequested": _with_reason("cancellation requested"),
     "OrchestrationSuspended": _with_reason("suspended"),
     "OrchestrationResumed": _with_reason("resumed"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from holdfast.client import models as answers
 from holdfast.client import run_models as run_answers
@@ -16,6 +16,7 @@ from holdfast.client.models import Completion, DeadLetter, LockInfo, Message, Qu
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
 from holdfast.client.run_models import BlockReason, HistoryEvent, OrchestrationStatus, OrchestrationSummary
+from holdfast.client.start_options import StartOptions, start_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -43,6 +44,7 @@ __all__ = [
     "QueueStats",
     "QueueSummary",
     "Run",
+    "StartOptions",
 ]
 
 
@@ -138,7 +140,13 @@ class Client:
 
     @overload
     async def start(
-        self, orchestration: str, input: Any = None, *, instance_id: str | None = None, version: str | None = None
+        self,
+        orchestration: str,
+        input: Any = None,
+        *,
+        instance_id: str | None = None,
+        version: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Run[Any]: ...
     @overload
     async def start(
@@ -148,6 +156,7 @@ class Client:
         *,
         instance_id: str | None = None,
         version: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Run[Output]: ...
     @overload
     async def start(
@@ -156,6 +165,7 @@ class Client:
         *,
         instance_id: str | None = None,
         version: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Run[Output]: ...
     async def start(
         self,
@@ -164,14 +174,16 @@ class Client:
         *,
         instance_id: str | None = None,
         version: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Run[Any]:
         """Starts an orchestration, given by its function or its name. An instance that exists is not started again.
 
         A function implies its own version and the types of input and output; a name starts the version that was
-        declared last. Raises ``NotFound`` for an orchestration the server does not have, and ``InvalidRequest`` for
-        an input that does not match the declared type.
+        declared last. ``tags`` are short texts by which the instance can be found. Raises ``NotFound`` for an
+        orchestration the server does not have, and ``InvalidRequest`` for an input that does not match the declared
+        type.
         """
-        return await start(self._connection, orchestration, input, instance_id, version)
+        return await start(self._connection, orchestration, input, instance_id, version, start_fields(**options))
 
     @overload
     def orchestration(self, instance_id: str) -> Run[Any]: ...

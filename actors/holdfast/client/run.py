@@ -122,7 +122,12 @@ class Run(Generic[Output]):
 
 
 async def start(
-    connection: Connection, orchestration: Any, given: Any, instance_id: str | None, version: str | None
+    connection: Connection,
+    orchestration: Any,
+    given: Any,
+    instance_id: str | None,
+    version: str | None,
+    options: dict[str, Any],
 ) -> Run[Any]:
     """Implements :meth:`Client.start`."""
     name, definition = named(orchestration)
@@ -130,7 +135,7 @@ async def start(
         version = version or definition.version
     # The id is chosen here, so that the call can be repeated when a response is lost.
     calls = RunCalls(connection, str(uuid.uuid4()) if instance_id is None else instance_id)
-    answer = await calls.start(name, _input(definition, given), version)
+    answer = await calls.start(name, _input(definition, given), version, options)
     return Run(calls, definition, created=instance_id is None or answer["created"])
 
 

@@ -57,6 +57,7 @@ class OrchestrationStatus:
     reason: str | None
     #: The value its code set last with ``ctx.set_status``.
     custom_status: Any
+    tags: dict[str, str]
     #: Starts at 1; each ``continue_as_new`` adds 1.
     execution_id: int
     #: The number of events of the current execution.
@@ -102,6 +103,7 @@ def status(answer: dict[str, Any]) -> OrchestrationStatus:
         error=None if answer["error"] is None else failure(answer["error"]),
         reason=answer.get("reason"),
         custom_status=answer["custom_status"],
+        tags=answer.get("tags", {}),
         execution_id=answer["execution_id"],
         events=answer["events"],
         created_at=_moment(answer["created_at"]),

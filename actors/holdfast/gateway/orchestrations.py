@@ -18,6 +18,7 @@ from holdfast.gateway.routing import Accepted, Endpoint
 from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
 from holdfast.names import check_id, qualify
 from holdfast.orchestration.actor.actor import waiting_for
+from holdfast.orchestration.api.requests import TagsField  # noqa: TC001 (pydantic looks it up)
 from holdfast.orchestration.index.instance_index import shards_of
 from holdfast.orchestration.recovery.fresh_ids import FreshIds
 from holdfast.orchestration.status import Status  # noqa: TC001 (pydantic looks it up)
@@ -85,6 +86,12 @@ class StartBody(Request):
     input: Annotated[Any, Field(description="Any JSON value.", examples=[{"order": 1}])] = None
     instance_id: Annotated[str | None, Field(description="Generated if omitted.")] = None
     version: Annotated[str | None, Field(max_length=255)] = None
+    tags: TagsField = None
+
+    def options(self) -> Answer:
+        """Returns the fields for the actor."""
+        given = {name: getattr(self, name) for name in type(self).model_fields if name != "instance_id"}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Orchestrations:
@@ -129,7 +136,7 @@ class Orchestrations:
         name = check_id(call.parameters[0], "name")
         _, data = await call.json_object(optional=True)
         body = StartBody.parse(data)
-        request = {"name": name, "input": body.input, "version": body.version, "seed": secrets.token_hex(8)}
+        request = {"name": name, **body.options(), "seed": secrets.token_hex(8)}
         tenant = call.caller.tenant
         given = body.instance_id
         with (

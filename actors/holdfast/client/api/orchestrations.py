@@ -28,9 +28,11 @@ class RunCalls:
         self._connection = connection
         self._path = f"orchestrations/{instance_id}"
 
-    async def start(self, name: str, input_text: bytes, version: str | None) -> Answer:
+    async def start(
+        self, name: str, input_text: bytes, version: str | None, options: Mapping[str, Any] | None = None
+    ) -> Answer:
         # Safe to repeat: an instance that exists is not started again.
-        head = dump({"instance_id": self.instance_id, "version": version})
+        head = dump({"instance_id": self.instance_id, "version": version, **(options or {})})
         body = b'%b,"input":%b}' % (head[:-1], input_text)
         path = f"orchestrations/{check_id(name, 'name')}/start"
         return await self._connection.call("POST", path, body=body, repeat=Repeat.ALWAYS)

@@ -48,6 +48,7 @@ class StatusAnswer(Answer):
     output: Any
     error: FailureShown | None
     custom_status: Any
+    tags: dict[str, str]
     execution_id: int
     events: int
     created_at: str
@@ -94,6 +95,7 @@ _STATUS = {
     "output": None,
     "error": None,
     "custom_status": None,
+    "tags": {"customer": "acme"},
     "execution_id": 1,
     "events": 3,
     "created_at": "2026-02-28T16:13:35.123Z",
@@ -126,7 +128,7 @@ def start(body: type[BaseModel]) -> Document:
         {"instance_id": "order-17", "created": True},
         errors.NotFound,
         body=body.model_json_schema(),
-        sent={"instance_id": "order-17", "input": {"order": 17}},
+        sent={"instance_id": "order-17", "input": {"order": 17}, "tags": {"customer": "acme"}},
         required=False,
         status=202,
     )

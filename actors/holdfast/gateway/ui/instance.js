@@ -101,6 +101,7 @@ function draw(found) {
   show("instance-execution", number(found.execution_id));
   drawParent(found.parent);
   value("custom", found.custom_status, found.custom_status !== null);
+  value("tags", found.tags, Object.keys(found.tags).length > 0);
   value("input", found.input, true);
   value("output", found.output, found.status === "COMPLETED");
   value("failure", found.error, found.error !== null);

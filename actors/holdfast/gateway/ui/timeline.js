@@ -33,6 +33,7 @@ const EVENTS = {
   EventSubscribed: ({ name }) => ["under-way", `Waiting for event ${name}`],
   EventRaised: (event, scheduled) => ["good", `Event ${event.name} received${after(event, scheduled)}`],
   ValueRefused: ({ name }) => ["bad", `A value does not match its type: ${name}`],
+  TagsSet: ({ tags }) => ["", `Tags set: ${Object.keys(tags).join(", ")}`],
   CancelRequested: ({ reason }) => ["paused", `Cancellation requested${because(reason)}`],
   OrchestrationSuspended: ({ reason }) => ["paused", `Suspended${because(reason)}`],
   OrchestrationResumed: () => ["", "Resumed"],

@@ -53,6 +53,7 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
         "output": _value(ending.get("output")),
         "error": shown_failure(ending["error"]) if "error" in ending else None,
         "custom_status": _value(record.custom_status),
+        "tags": record.tags,
         "execution_id": record.execution_id,
         "events": record.events,
         "created_at": iso(record.created_at),

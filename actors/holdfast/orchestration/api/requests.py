@@ -21,6 +21,7 @@ from holdfast.orchestration.core.messages import (
     SubOrchestrationOutcome,
     Suspend,
 )
+from holdfast.orchestration.tags import MAX_TAGS, check_tags
 from holdfast.pushpop.api.requests import Key, Request, Text
 from holdfast.runtime.serialization import check_lossless, check_number_of_containers, dump, load
 
@@ -28,6 +29,14 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_PAGE = 1000
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
+TagsField = Annotated[
+    dict[str, str] | None,
+    Field(
+        max_length=MAX_TAGS,
+        description="Keys of 1 to 64 letters, digits and '-_.', values of up to 255 characters.",
+        examples=[{"customer": "acme"}],
+    ),
+]
 
 
 class ParentRequest(Request):
@@ -41,6 +50,7 @@ class StartRequest(Request):
     name: Name
     input: Annotated[Any, Field(description="Any JSON value.")] = None
     version: Annotated[str | None, Field(max_length=255)] = None
+    tags: TagsField = None
     #: The instance that starts this one as a child.
     parent: ParentRequest | None = None
     #: Seeds random numbers and identifies the incarnation; generated when left out.
@@ -54,6 +64,7 @@ class StartRequest(Request):
             seed=self.seed or secrets.token_hex(8),
             version=self.version,
             parent=parent,
+            tags=None if self.tags is None else check_tags(self.tags),
         )
 
 

@@ -32,7 +32,7 @@ _SENT_BYTES = {history.ActivityScheduled: 150, history.SubOrchestrationScheduled
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """One request of the code: an activity, a child, a timer, an event subscription or a rejected value."""
+    """One request of the code: an activity, a child, a timer, an event subscription, tags or a rejected value."""
 
     kind: type[Event]
     fields: dict[str, Any]
@@ -85,7 +85,7 @@ class Commands:
     ) -> Command:
         line = line_of_caller() if self._traced else None
         command = Command(kind, fields, promise, codec=codec, line=line, generated_id=generated_id)
-        texts = sum(stored_size(value) for value in fields.values() if isinstance(value, str))
+        texts = sum(map(_texts_in, fields.values()))
         sent = _SENT_BYTES.get(kind)
         command.size += texts if sent is None else sent + 2 * texts
         self._add(command)
@@ -206,6 +206,13 @@ class Commands:
         if not waiting:
             # It is missing if the subscription was answered while the code was suspended.
             self._subscriptions.pop(event.name, None)
+
+
+def _texts_in(value: Any) -> int:
+    """Returns the stored bytes of a field's texts: a payload, a name, or tags."""
+    if isinstance(value, dict):
+        return sum(map(_texts_in, value)) + sum(map(_texts_in, value.values()))
+    return stored_size(value) if isinstance(value, str) else 0
 
 
 def _seq_of(decided: tuple[Command, Event]) -> int:

@@ -20,7 +20,7 @@ from holdfast.orchestration.loop.source_lines import line_of_caller
 from holdfast.orchestration.retry import ONCE, Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from holdfast.errors import NonDeterminism
     from holdfast.orchestration.core.execution import Execution
@@ -70,6 +70,15 @@ class Context:
     def set_status(self, value: Any) -> None:
         """Sets the ``custom_status`` that is shown with the status of the instance."""
         self._execution.custom_status = keepable(ANYTHING.dump(value), "A status")
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        """Sets tags of the instance and keeps its others; None removes a tag.
+
+        An instance has 20 tags at most: keys of 1 to 64 letters, digits and ``-_.``, values of up to 255 characters.
+        They stay over ``continue_as_new`` and after the end.
+        """
+        if self._execution.loop.is_inside():
+            self._execution.commands.ask(None, history.TagsSet, tags=self._execution.tags.change(tags))
 
     def continue_as_new(self, input: Any = None) -> NoReturn:  # noqa: A002
         """Ends this execution by raising, and starts the next one with ``input`` and an empty history.

@@ -26,6 +26,7 @@ from holdfast.orchestration.core.matching import Differences, in_words
 from holdfast.orchestration.core.outcome import CleanUp, parent_notification, released, terminal_event
 from holdfast.orchestration.core.payloads import in_words as in_words_of_value
 from holdfast.orchestration.core.replay import ReplayCursor, nondeterminism
+from holdfast.orchestration.core.tagging import Tagging
 from holdfast.orchestration.loop.loop import ReplayLoop
 from holdfast.orchestration.loop.source_lines import line_of_caller, line_of_error, line_of_function, line_of_waiting
 
@@ -63,6 +64,7 @@ class Execution:
         self.mailboxes = mailboxes or Mailboxes.of(definition.mailboxes, started)
         self.event_ids = event_ids or EventIds()
         self.custom_status: str | None = None
+        self.tags = Tagging(started.tags or {})
         #: The host's clock. Timestamps of the history never decrease, so they are ahead of a clock that was set back.
         self.wall = started.timestamp
         self.suspended = False
@@ -359,9 +361,11 @@ class Execution:
 
     def _decide(self, commands: list[Command]) -> list[Event]:
         if self._transcript is None:
-            return [self._schedule(command) for command in commands]
-        events = self._transcript.take(commands)
-        self._seq += len(events)
+            events = [self._schedule(command) for command in commands]
+        else:
+            events = self._transcript.take(commands)
+            self._seq += len(events)
+        self.tags.settle(events)
         return events
 
     def _schedule(self, command: Command) -> Event:

@@ -14,6 +14,7 @@ from holdfast.runtime.serialization import check_lossless, is_deep, load
 
 if TYPE_CHECKING:
     from holdfast.orchestration.core.failures import Failure
+    from holdfast.orchestration.tags import Tags
 
 Json: TypeAlias = str
 
@@ -70,6 +71,8 @@ class OrchestrationStarted(Event):
     unread: list[dict[str, Any]] | None = None
     #: The mailboxes declared at the start; None for an instance that an earlier release started.
     mailboxes: list[str] | None = None
+    #: The tags at the start of the execution; None for none.
+    tags: Tags | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +169,12 @@ class ValueRefused(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TagsSet(Event):
+    #: The changed tags; None removes a tag.
+    tags: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
     reason: str | None = None
 
@@ -205,7 +214,7 @@ class OrchestrationCancelled(Event):
 
 
 #: Decisions of the code; all other events are external.
-DECISIONS = (ActivityScheduled, TimerCreated, SubOrchestrationScheduled, EventSubscribed, ValueRefused)
+DECISIONS = (ActivityScheduled, TimerCreated, SubOrchestrationScheduled, EventSubscribed, ValueRefused, TagsSet)
 #: Events that end an execution.
 ENDINGS = (OrchestrationCompleted, OrchestrationFailed, OrchestrationCancelled, ContinuedAsNew)
 

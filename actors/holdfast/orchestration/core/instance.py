@@ -308,6 +308,7 @@ class Instance:
             seed=message.seed,
             parent=message.parent,
             mailboxes=sorted(definition.mailboxes),
+            tags=message.tags or None,
         )
         self._new_execution(started).begin()
         return Verdict.RECORDED
@@ -426,6 +427,7 @@ class Instance:
             mail=mailboxes.mark(),
             unread=unread,
             mailboxes=sorted(definition.mailboxes.union(execution.started.mailboxes or ())),
+            tags=execution.tags.recorded or None,
         )
         return self._new_execution(started, mailboxes)
 

@@ -19,6 +19,7 @@ from holdfast.orchestration.core.history import (
     Event,
     EventSubscribed,
     SubOrchestrationScheduled,
+    TagsSet,
     TimerCreated,
     ValueRefused,
 )
@@ -163,7 +164,7 @@ class Pairing:
 
 def bucket_of(request: Request) -> Bucket:
     kind = _kind(request)
-    if kind is TimerCreated:
+    if kind is TimerCreated or kind is TagsSet:
         return (kind.__name__,)
     name = _field(request, "name")
     if kind is ActivityScheduled:

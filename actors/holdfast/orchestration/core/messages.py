@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from holdfast.orchestration.core.failures import Failure
     from holdfast.orchestration.core.history import Json
     from holdfast.orchestration.core.json_records import Parent
+    from holdfast.orchestration.tags import Tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Start(Message):
     seed: str
     version: str | None = None
     parent: Parent | None = None
+    tags: Tags | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

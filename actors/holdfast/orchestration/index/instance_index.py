@@ -45,7 +45,10 @@ def shards_of(tenant: str) -> list[str]:
 class InstanceIndexInterface(ActorInterface):
     @abstractmethod
     async def Update(self, data: dict[str, Any]) -> None:
-        """``{notes: [{instance_id, entry: {name, status, created_at, rank}}]}``: without an entry it is removed."""
+        """``{notes: [{instance_id, entry: {name, status, created_at, rank, tags}}]}``
+
+        A note without an entry removes the instance.
+        """
 
     @abstractmethod
     async def List(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +59,7 @@ class NotedEntry(Request):
     name: str
     status: str
     created_at: float
+    tags: Annotated[dict[str, str], Field(default_factory=dict)]
     #: Grows with every change, so that a late update does not overwrite a newer one.
     rank: Annotated[list[float], Field(fail_fast=True, default_factory=list)]
 

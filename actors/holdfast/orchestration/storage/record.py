@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -25,6 +26,7 @@ from holdfast.orchestration.status import ENDED, Status
 from holdfast.orchestration.storage.blocking import Blocking
 from holdfast.orchestration.storage.mail import StoredMail
 from holdfast.orchestration.storage.outbox import Outbox
+from holdfast.orchestration.tags import merged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.orchestration.core.effects import Effect
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.instance import Instance
+    from holdfast.orchestration.tags import Tags
     from holdfast.runtime.reads import Reads
 
 FORMAT = 3
@@ -63,6 +66,7 @@ class InstanceRecord:
         self.updated_at = 0.0
         self.ended_at: float | None = None
         self.parent: Parent | None = None
+        self.tags: Tags = {}
         #: The number of events of the current execution.
         self.events = 0
         #: When the instance needs a turn even without a message.
@@ -331,7 +335,9 @@ class InstanceRecord:
             self._close_segment()  # a single event that is too large for the head
         self.events += 1
         self.updated_at = event.timestamp
-        if isinstance(event, events_of.OrchestrationCompleted):
+        if isinstance(event, events_of.TagsSet):
+            self.tags = merged(self.tags, event.tags)
+        elif isinstance(event, events_of.OrchestrationCompleted):
             self._end(event, {"output": event.output})
         elif isinstance(event, events_of.OrchestrationFailed):
             self._end(event, {"error": event.error.dump()})
@@ -360,6 +366,7 @@ class InstanceRecord:
             self.created_at = event.timestamp
         self._mail.begin(event.execution_id, event.mail)
         self.name, self.version, self.parent = event.name, event.version, event.parent
+        self.tags = event.tags or {}
         self.execution_id, self.seed = event.execution_id, event.seed
         self.events = self._segments = 0
         self._keep(INPUT, event.input)
@@ -414,7 +421,8 @@ class InstanceRecord:
         if not self.exists:
             return None
         rank = [max(self.created_at, self._rank_from), self.execution_id, self.events, self.blocking.changes]
-        return {"name": self.name, "status": self.status.value, "created_at": self.created_at, "rank": rank}
+        entry = {"name": self.name, "status": self.status.value, "created_at": self.created_at, "rank": rank}
+        return entry | {"tags": self.tags} if self.tags else entry
 
     # Stored form
 
@@ -448,6 +456,7 @@ class InstanceRecord:
             "first_step_done": self.begun,
             "min_rank": self._rank_from,
             **self.blocking.dump(),
+            **({"tags": self.tags} if self.tags else {}),
         }
 
     @classmethod
@@ -475,6 +484,7 @@ class InstanceRecord:
         record.begun = head["first_step_done"]
         record.outbox = yield from Outbox.restore(head)
         record.blocking = Blocking.restore(head)
+        record.tags = head.get("tags", {})
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
         return record
@@ -491,7 +501,11 @@ def check_format(head: dict[str, Any], subject: str) -> None:
 
 def indexed_as(entry: dict[str, Any] | None) -> str | None:
     """Returns a short form of an index entry, which differs between two instances that had the same id."""
-    return None if entry is None else f"{entry['status']} {entry['name']} {entry['created_at']!r}"
+    if entry is None:
+        return None
+    tags = sorted(entry.get("tags", {}).items())
+    digest = f" {blake2b(orjson.dumps(tags), digest_size=8).hexdigest()}" if tags else ""
+    return f"{entry['status']} {entry['name']} {entry['created_at']!r}{digest}"
 
 
 def segment_key(generation: int, execution: int, number: int | Literal[""]) -> str:
