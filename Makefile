@@ -40,7 +40,7 @@ bench: setup $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks
 
 soak: $(VENV)/.installed-dev
-	@PYTHONPATH=tests $(BIN)/python -m properties.soak
+	@$(BIN)/python -m tests.properties.soak
 
 setup: $(VENV)/.installed-dev
 	@$(BIN)/python -m holdfast.local ensure

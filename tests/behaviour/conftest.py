@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from behaviour.stacks import STACKS
-from conformance.started import started_once
+from tests.behaviour.stacks import STACKS
+from tests.support.stacks.started import started_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conformance.served import ServedStack
+    from tests.support.stacks.served import ServedStack
 
 
 @pytest.fixture(scope="session")

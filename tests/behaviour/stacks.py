@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from behaviour.rest import Server
-from conformance.daprd import DaprPostgresqlStack, DaprSqliteStack, DaprStack
-from conformance.served import APP_ID, EmbeddedStack, ServedStack, of_actor
 from holdfast.local import find_postgres
 from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
-from local.waiting import lines_of
+from tests.support.rest import Server
+from tests.support.stacks.daprd import DaprPostgresqlStack, DaprSqliteStack, DaprStack
+from tests.support.stacks.served import APP_ID, EmbeddedStack, ServedStack, of_actor
+from tests.support.waiting import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 class Unhurried(ServedStack):
     # A queue that leaves memory forgets who waits for it: no test of waking should be that slow on a busy machine.
     idle_timeout = 6.0
-    apps = (*ServedStack.apps, "behaviour.orchestrated:app", "behaviour.deployed:app")
+    apps = (
+        *ServedStack.apps,
+        "tests.behaviour.orchestrations.definitions:app",
+        "tests.behaviour.orchestrations.changing_definitions:app",
+    )
     settings = """
 [tenants.three-queues]
 max_queues = 3

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from behaviour.rest import Queue
-from behaviour.stacks import on_every_stack
-from client.server import until
+from tests.behaviour.stacks import on_every_stack
+from tests.support.rest import Queue
+from tests.support.server import until
 
 if TYPE_CHECKING:
-    from behaviour.rest import Server
+    from tests.support.rest import Server
 
 
 @on_every_stack

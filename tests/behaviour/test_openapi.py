@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from behaviour import steering
-from behaviour.rest import Queue
-from behaviour.runs import start
-from behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
+from tests.behaviour import schemathesis_hooks as hooks
+from tests.behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
+from tests.support.checkout import ROOT
+from tests.support.rest import Queue
+from tests.support.runs import start
 
 if TYPE_CHECKING:
-    from behaviour.rest import Server
+    from tests.support.rest import Server
 
 SEED = 20260228
 #: For each call and each way of making them up: half a minute to a minute.
@@ -23,7 +24,7 @@ EXAMPLES = 20
 
 @on_stacks(EMBEDDED)
 async def test_no_answer_is_a_fault_or_undocumented(server: Server) -> None:
-    full, locked, spread = [Queue(server, name) for name in (steering.FULL, steering.LOCKED, steering.SPREAD)]
+    full, locked, spread = [Queue(server, name) for name in (hooks.FULL, hooks.LOCKED, hooks.SPREAD)]
     (await spread.configure(partitions=3, max_locks=100)).ok()
     for queue in (full, locked, spread):
         (await queue.push_many(*range(500))).ok()
@@ -32,16 +33,16 @@ async def test_no_answer_is_a_fault_or_undocumented(server: Server) -> None:
         (await queue.push_many(*range(50), delay_seconds=100)).ok()
     for queue in (locked, spread):
         await queue.lock(count=100, ttl_seconds=300)
-    for instance_id, orchestration in ((steering.RUNNING, "waiting"), (steering.ENDED, "echo")):
+    for instance_id, orchestration in ((hooks.RUNNING, "waiting"), (hooks.ENDED, "echo")):
         assert (await start(server, orchestration, instance_id=instance_id)).status == 202
-    hooks = {"PYTHONPATH": str(Path(steering.__file__).parents[1]), "SCHEMATHESIS_HOOKS": steering.__name__}
+    paths = {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": hooks.__name__}
     program = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).with_name("schemathesis"), "run", f"{server.url}/openapi.json"),
         *("--seed", str(SEED), "--max-examples", str(EXAMPLES), "--no-color", "--warnings", "off"),
         # A request that is valid in itself is refused for how things are: a queue is locked, an instance ended.
         *("--exclude-checks", "positive_data_acceptance"),
         cwd=server.stack.folder,
-        env={**os.environ, **hooks},
+        env={**os.environ, **paths},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from behaviour.stacks import ALL, KILLED, on_stacks
-from behaviour.test_config import DEFAULTS
-from behaviour.test_delays import drained_when_due
-from behaviour.test_partitions import PARTITIONS, one_in_each, partitioned
+from tests.behaviour.queues.test_config import DEFAULTS
+from tests.behaviour.queues.test_delays import drained_when_due
+from tests.behaviour.queues.test_partitions import PARTITIONS, one_in_each, partitioned
+from tests.behaviour.stacks import ALL, KILLED, on_stacks
 
 if TYPE_CHECKING:
-    from behaviour.rest import Server
+    from tests.support.rest import Server
 
 CONFIG: dict[str, Any] = {
     "partitions": 3,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from behaviour.runs import Run
-from behaviour.stacks import ALL, KILLED, on_stacks
-from behaviour.test_long_polls import waiting
-from conformance.stack import CallFailed, eventually
 from holdfast import Client
+from tests.behaviour.queues.test_long_polls import waiting
+from tests.behaviour.stacks import ALL, KILLED, on_stacks
+from tests.support.runs import Run
+from tests.support.stacks.base import CallFailed, eventually
 
 if TYPE_CHECKING:
-    from behaviour.rest import Queue, Server
+    from tests.support.rest import Queue, Server
 
 
 @on_stacks(*ALL, part=KILLED)

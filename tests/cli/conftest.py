@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from client import workflows
-from client.server import Server
 from holdfast.cli.main import cli
+from tests.support import workflows
+from tests.support.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

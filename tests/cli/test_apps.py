@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 APP = """
 from dapr.actor import Actor, ActorInterface

@@ -7,10 +7,10 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from cli.test_queue import rows
+from tests.cli.test_queue import rows
 
 if TYPE_CHECKING:
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 SCRIPT = """
 run_once() {

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.test_queue import rows
-from client import workflows
 from holdfast import errors
 from holdfast.local.ports import free_port
 from holdfast.testing import replay
+from tests.cli.test_queue import rows
+from tests.support import workflows
 
 if TYPE_CHECKING:
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 
 @pytest.fixture

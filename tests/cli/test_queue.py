@@ -11,7 +11,7 @@ import pytest
 from holdfast.local.ports import free_port
 
 if TYPE_CHECKING:
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 
 def rows(output: str) -> list[list[str]]:

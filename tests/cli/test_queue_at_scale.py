@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.test_queue import rows
+from tests.cli.test_queue import rows
 
 if TYPE_CHECKING:
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 
 def locked(holdfast: Command, name: str, count: int = 1) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from holdfast.local.ports import free_port
 
 if TYPE_CHECKING:
-    from cli.conftest import Command
-    from client.server import Server
+    from tests.cli.conftest import Command
+    from tests.support.server import Server
 
 
 def nobody() -> str:

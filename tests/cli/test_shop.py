@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from client.server import until
 from holdfast.local import ChildProcess
 from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
+from tests.support.checkout import ROOT
+from tests.support.server import until
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ENDED = {"order-1": "shipped", "order-2": "refunded"}
 
 

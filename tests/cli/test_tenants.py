@@ -6,14 +6,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.test_worker import Worker
-from client import workflows
-from client.server import Server
-from client.workflows import Order, Receipt
 from holdfast import Client
+from tests.cli.test_worker import Worker
+from tests.support import workflows
+from tests.support.server import Server
+from tests.support.workflows import Order, Receipt
 
 if TYPE_CHECKING:
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 
 def test_commands_are_about_one_tenant(holdfast: Command, name: str) -> None:

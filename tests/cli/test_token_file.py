@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.server import Server
+from tests.support.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 TOKEN = "a-token-0123456789abcdef"
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.server import Server
 from holdfast.client import Client
 from holdfast.errors import Forbidden, Unauthorized
 from holdfast.gateway.auth.token_file import TokenFile
+from tests.support.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.conftest import Command
+    from tests.cli.conftest import Command
 
 # One worker starts what they share.
 pytestmark = pytest.mark.xdist_group("cli")

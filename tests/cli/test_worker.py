@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Self
 import aiohttp
 import pytest
 
-from client import workflows
-from client.server import Server, Way, lose_answer, unavailable, until
-from client.workflows import Order, Receipt
 from holdfast import Client, errors
 from holdfast.local import ChildProcess
 from holdfast.local.ports import free_port
+from tests.support import workflows
+from tests.support.server import Server, Way, lose_answer, unavailable, until
+from tests.support.workflows import Order, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from cli.conftest import Command
     from holdfast.client import Run
+    from tests.cli.conftest import Command
 
 ACTIVITIES = "activities"
 STRANGE: list[Any] = [

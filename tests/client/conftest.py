@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.server import Server, Way
 from holdfast import Client
+from tests.support import workflows
+from tests.support.server import Server, Way
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,7 +24,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    shutil.copy(Path(__file__).with_name("workflows.py"), folder)
+    shutil.copy(Path(workflows.__file__), folder)
     async with Server(folder, "workflows:app") as running:
         yield running
 

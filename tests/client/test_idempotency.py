@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client.server import unavailable, until
-from client.test_consume import consuming, drained
 from holdfast import Client, errors
 from holdfast.client import Idempotency
 from holdfast.client.idempotency import IdempotencyCalls
+from tests.client.test_consume import consuming, drained
+from tests.support.server import unavailable, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from client.server import Server, Way
     from holdfast.client import Message, Queue
+    from tests.support.server import Server, Way
 
 
 @pytest.fixture

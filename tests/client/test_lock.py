@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client.server import lose_answer, unavailable, until
 from holdfast import Client, errors
+from tests.support.server import lose_answer, unavailable, until
 
 if TYPE_CHECKING:
-    from client.server import Crossing, Way
     from holdfast.client import Queue
+    from tests.support.server import Crossing, Way
 
 
 async def given_back(queue: Queue) -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client.server import Server, unavailable, until
 from holdfast import Client, errors
+from tests.support.server import Server, unavailable, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from client.server import Way
     from holdfast.client import Queue
+    from tests.support.server import Way
 
 
 @pytest.mark.parametrize(

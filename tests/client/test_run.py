@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client import workflows
-from client.server import Way, lose_answer, unavailable, until
-from client.workflows import Order, Receipt
 from holdfast import Client, errors
+from tests.support import workflows
+from tests.support.server import Way, lose_answer, unavailable, until
+from tests.support.workflows import Order, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from client.server import Crossing
     from holdfast.client import Run
+    from tests.support.server import Crossing
 
 
 @pytest.fixture

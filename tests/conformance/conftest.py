@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.daprd import DaprPostgresqlStack, DaprSqliteStack
-from conformance.served import EmbeddedStack, ServedStack
-from conformance.simulated import SimulatedStack
-from conformance.started import started_once
+from tests.conformance.simulated import SimulatedStack
+from tests.support.stacks.daprd import DaprPostgresqlStack, DaprSqliteStack
+from tests.support.stacks.served import EmbeddedStack, ServedStack
+from tests.support.stacks.started import started_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
 
 STACKS = {stack.name: stack for stack in (EmbeddedStack, DaprSqliteStack, DaprPostgresqlStack, SimulatedStack)}
 

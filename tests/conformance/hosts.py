@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
 
 DAPR = ("daprd-sqlite", "daprd-postgresql")
 #: Those that are processes of their own and are called over HTTP.

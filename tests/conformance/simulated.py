@@ -6,11 +6,11 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from conformance import actors
-from conformance.served import APP_ID, of_actor
-from conformance.stack import ABSENT, CallFailed, Stack
 from holdfast.runtime.actor_api.errors import error_body
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
+from tests.support.stacks import actors
+from tests.support.stacks.base import ABSENT, CallFailed, Stack
+from tests.support.stacks.served import APP_ID, of_actor
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from conformance.served import encoded
+from tests.support.stacks.served import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conformance.served import ServedStack
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
+    from tests.support.stacks.served import ServedStack
 
 pytestmark = pytest.mark.xdist_group("daprd-sqlite")
 

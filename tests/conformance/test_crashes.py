@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from conformance.actors import PARTS
-from conformance.hosts import DAPR, on_every_host, on_hosts
-from conformance.stack import CallFailed, eventually
+from tests.conformance.hosts import DAPR, on_every_host, on_hosts
+from tests.support.stacks.actors import PARTS
+from tests.support.stacks.base import CallFailed, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from conformance.daprd import DaprStack
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
+    from tests.support.stacks.daprd import DaprStack
 
 ROUNDS = 3
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.hosts import on_every_host
-from conformance.stack import CallFailed
+from tests.conformance.hosts import on_every_host
+from tests.support.stacks.base import CallFailed
 
 if TYPE_CHECKING:
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
 
 
 async def failure_of(stack: Stack, *call: object) -> CallFailed:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.hosts import on_every_host
-from conformance.stack import CallFailed, eventually
+from tests.conformance.hosts import on_every_host
+from tests.support.stacks.base import CallFailed, eventually
 
 if TYPE_CHECKING:
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
 
 ALLOWED = [
     string.ascii_lowercase,

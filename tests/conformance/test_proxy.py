@@ -8,11 +8,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from conformance import official_proxy
-from conformance.hosts import SERVED, on_hosts
+from tests.conformance import official_proxy
+from tests.conformance.hosts import SERVED, on_hosts
 
 if TYPE_CHECKING:
-    from conformance.served import ServedStack
+    from tests.support.stacks.served import ServedStack
 
 
 @on_hosts(*SERVED)

@@ -6,12 +6,12 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from conformance.hosts import DAPR, on_every_host, on_hosts
-from conformance.stack import eventually
+from tests.conformance.hosts import DAPR, on_every_host, on_hosts
+from tests.support.stacks.base import eventually
 
 if TYPE_CHECKING:
-    from conformance.daprd import DaprStack
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
+    from tests.support.stacks.daprd import DaprStack
 
 
 async def register(stack: Stack, actor: str, due: float, **reminder: Any) -> None:

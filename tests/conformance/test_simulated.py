@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from conformance import actors
-from conformance.actors import PARTS
 from holdfast.errors import HoldfastError
 from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
+from tests.support.stacks import actors
+from tests.support.stacks.actors import PARTS
 
 pytestmark = pytest.mark.xdist_group("simulated")
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.actors import PARTS
-from conformance.hosts import on_every_host
-from conformance.stack import CallFailed
+from tests.conformance.hosts import on_every_host
+from tests.support.stacks.actors import PARTS
+from tests.support.stacks.base import CallFailed
 
 if TYPE_CHECKING:
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
 
 keepers = pytest.mark.parametrize("keeper", ["Shelf", "Keeper"])
 

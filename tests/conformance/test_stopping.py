@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.hosts import SERVED, on_hosts
-from conformance.stack import CallFailed, eventually
+from tests.conformance.hosts import SERVED, on_hosts
+from tests.support.stacks.base import CallFailed, eventually
 
 if TYPE_CHECKING:
-    from conformance.served import ServedStack
+    from tests.support.stacks.served import ServedStack
 
 
 @on_hosts(*SERVED)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from conformance.hosts import on_every_host
-from conformance.stack import eventually
+from tests.conformance.hosts import on_every_host
+from tests.support.stacks.base import eventually
 
 if TYPE_CHECKING:
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
 
 
 @on_every_host

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.hosts import on_every_host
-from conformance.stack import eventually
+from tests.conformance.hosts import on_every_host
+from tests.support.stacks.base import eventually
 
 if TYPE_CHECKING:
-    from conformance.stack import Stack
+    from tests.support.stacks.base import Stack
 
 MEBIBYTE = 1024 * 1024
 

@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from client import workflows
-from client.server import Server
 from holdfast import Client
 from holdfast.cli.main import cli
 from holdfast.errors import StorageBroken
+from tests.support import workflows
+from tests.support.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

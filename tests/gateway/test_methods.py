@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 if TYPE_CHECKING:
-    from client.server import Server
+    from tests.support.server import Server
 
 # One worker starts what they share.
 pytestmark = pytest.mark.xdist_group("gateway")

@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from client.server import Server, until
 from holdfast.local.ports import free_port
 from holdfast.pushpop.index import SHARDS
 from holdfast.runtime.dapr import DaprHost
 from holdfast.runtime.dapr.client import DaprHostClient
 from holdfast.server import create_gateway
+from tests.support.server import Server, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from client.server import until
 from holdfast.client import Client
 from holdfast.errors import ConnectionFailed, SettingsError
 from holdfast.gateway.tls import TlsFiles
 from holdfast.local import ChildProcess
 from holdfast.local.ports import free_port
+from tests.support.server import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

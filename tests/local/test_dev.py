@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -17,12 +16,13 @@ import pytest
 from holdfast.local import ChildProcess, find_dapr
 from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
-from local.waiting import is_gone, until_line
+from tests.support.checkout import ROOT
+from tests.support.waiting import is_gone, until_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("local-stack")
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import ComponentFailed, ComponentMissing
 from holdfast.local import LocalPostgres, find_postgres
 from holdfast.local.postgres import PostgresBinaries, usable_postgres
-from local.waiting import is_gone, until
+from tests.support.waiting import is_gone, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

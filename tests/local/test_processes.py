@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.errors import ComponentFailed
 from holdfast.local import ChildProcess
-from local.waiting import is_gone, until, until_line
+from tests.support.waiting import is_gone, until, until_line
 
 if TYPE_CHECKING:
     from pathlib import Path

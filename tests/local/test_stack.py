@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.errors import ComponentFailed
 from holdfast.local import LocalDapr, LocalPostgres, Sidecar, find_dapr, write_component
-from local.app import TinyApp
-from local.waiting import is_gone, until
+from tests.local.app import TinyApp
+from tests.support.waiting import is_gone, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,18 +11,18 @@ from holdfast.pushpop.core import in_flight as holdings
 from holdfast.pushpop.core import item_store as store
 from holdfast.pushpop.core.transfers import LONGEST_PAUSE, RESEND_SECONDS
 from holdfast.runtime.serialization import load
-from properties import stored
-from properties.driven import MORNING, DrivenQueue
-from properties.model import ModelQueue
-from properties.model_stock import CaughtUp
-from properties.operations import Known, Operation, Operations
-from properties.seeds import OPERATIONS_PER_SEED, told
-from properties.sizes import small
+from tests.properties import stored
+from tests.properties.model import ModelQueue
+from tests.properties.model_stock import CaughtUp
+from tests.properties.operations import Known, Operation, Operations
+from tests.properties.sizes import small
+from tests.support.queue_driver import MORNING, DrivenQueue
+from tests.support.seeds import OPERATIONS_PER_SEED, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from properties.modelled import Sent
+    from tests.properties.model_state import Sent
 
 # How often each is chosen.
 QUEUES = {"orders": 8, "orders@1": 2, "orders-deadletter": 1, "elsewhere": 1, "elsewhere-deadletter": 0.3}

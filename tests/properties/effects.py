@@ -15,7 +15,7 @@ from holdfast.idempotency.record import DEFAULT_RETENTION, Record, Status
 from holdfast.kinds import IDEMPOTENCY_TYPE
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
-from properties.seeds import OPERATIONS_PER_SEED, told
+from tests.support.seeds import OPERATIONS_PER_SEED, told
 
 MORNING = 1_800_000_000.0
 #: With a fence each; the last one has it several times, one delivery after the other.

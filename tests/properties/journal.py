@@ -13,9 +13,9 @@ from holdfast.kinds import QUEUE_TYPE
 from holdfast.names import partition_id, split_partition
 from holdfast.runtime.in_process.host import SEPARATOR
 from holdfast.runtime.serialization import load
-from properties import stored
-from properties.model_stock import DEFAULTS
-from properties.stored import DELAYED, IN_PARCEL, LOCKED, WAITING, Place
+from tests.properties import stored
+from tests.properties.model_stock import DEFAULTS
+from tests.properties.stored import DELAYED, IN_PARCEL, LOCKED, WAITING, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

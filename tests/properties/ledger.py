@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from properties.journal import Journal
-from properties.operations import ENDS_A_LOCK
-from properties.stored import IN_PARCEL, LOCKED
+from tests.properties.journal import Journal
+from tests.properties.operations import ENDS_A_LOCK
+from tests.properties.stored import IN_PARCEL, LOCKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.runtime.simulated import MemoryStorage
-    from properties.journal import Life
-    from properties.operations import Operation
+    from tests.properties.journal import Life
+    from tests.properties.operations import Operation
 
 Answer = dict[str, Any]
 #: An actor, and an id there.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Any, TypeGuard
 
-from properties.model_stock import DEFAULTS, ModelStock
-from properties.modelled import Item, Lock, Refused, Remembered, Sent, iso, origin_shown
+from tests.properties.model_state import Item, Lock, Refused, Remembered, Sent, iso, origin_shown
+from tests.properties.model_stock import DEFAULTS, ModelStock
 
 Answer = dict[str, Any]
 

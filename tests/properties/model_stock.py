@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
-from properties.modelled import Group, Item, Lock, Refused, Remembered, Sent
+from tests.properties.model_state import Group, Item, Lock, Refused, Remembered, Sent
 
 COUNTERS = (
     "pushed",

@@ -16,7 +16,7 @@ from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.notifier import Notifier, NotifierActor
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, MemoryStorage, SimulatedHost, VirtualTimeLoop
-from properties.ledger import Ledger
+from tests.properties.ledger import Ledger
 
 if TYPE_CHECKING:
     import random

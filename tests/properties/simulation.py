@@ -14,11 +14,11 @@ from holdfast.kinds import QUEUE_TYPE
 from holdfast.names import partition_id, split_partition
 from holdfast.runtime.notifier import Subscription
 from holdfast.runtime.simulated import VirtualTimeLoop
-from properties.inspection import Inspection
-from properties.operations import ENDS_A_LOCK, Known, Operation, Operations
-from properties.seeds import OPERATIONS_PER_SEED, told
-from properties.server import QUEUES, Scenario, Server
-from properties.sizes import small
+from tests.properties.invariants import Inspection
+from tests.properties.operations import ENDS_A_LOCK, Known, Operation, Operations
+from tests.properties.server import QUEUES, Scenario, Server
+from tests.properties.sizes import small
+from tests.support.seeds import OPERATIONS_PER_SEED, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A million operations, or as many as are asked for, on all cores: ``python -m properties.soak [OPERATIONS]``.
+"""A million operations, or as many as are asked for, on all cores: ``python -m tests.properties.soak [OPERATIONS]``.
 
 Of ten seeds five are of queues on the simulated host, one of queues against the model, three of orchestrations on the
 simulated host, and one is a hundred random programs against asyncio. What counts as an operation: a call of a user, an
@@ -16,11 +16,11 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from itertools import count
 from typing import TYPE_CHECKING
 
-from properties.comparison import compare
-from properties.instances.simulation import simulate_instances
-from properties.orchestrations.comparison import compare as compare_program
-from properties.seeds import OPERATIONS_PER_SEED, fresh_seeds, told
-from properties.simulation import simulate
+from tests.properties.comparison import compare
+from tests.properties.instances.simulation import simulate_instances
+from tests.properties.orchestrations.comparison import compare as compare_program
+from tests.properties.simulation import simulate
+from tests.support.seeds import OPERATIONS_PER_SEED, fresh_seeds, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from properties.effects import compare, simulate
-from properties.seeds import fresh_seeds
+from tests.properties.effects import compare, simulate
+from tests.support.seeds import fresh_seeds
 
 OPERATIONS = 50_000
 SIMULATED = 15_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from properties.instances.simulation import Focus, simulate_instances
-from properties.seeds import fresh_seeds
+from tests.properties.instances.simulation import Focus, simulate_instances
+from tests.support.seeds import fresh_seeds
 
 SEEDS = 24
 INSTANCES = 25

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from properties.comparison import compare
-from properties.seeds import fresh_seeds
+from tests.properties.comparison import compare
+from tests.support.seeds import fresh_seeds
 
 OPERATIONS = 30_000
 # Enough for every worker that runs tests.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from properties.orchestrations.comparison import compare
-from properties.orchestrations.on_asyncio import CANCELLED, WAITS
-from properties.seeds import fresh_seeds, told
+from tests.properties.orchestrations.comparison import compare
+from tests.properties.orchestrations.on_asyncio import CANCELLED, WAITS
+from tests.support.checkout import ROOT
+from tests.support.seeds import fresh_seeds, told
 
 PROGRAMS = 4_000
 # Enough for every worker that runs tests.
@@ -35,12 +35,12 @@ def test_programs_do_the_same_in_all_ways(part: int) -> None:
 def test_a_history_is_the_same_in_every_process() -> None:
     [seed] = fresh_seeds(1)
     code = (
-        "from properties.orchestrations.on_engine import *\n"
+        "from tests.properties.orchestrations.on_engine import *\n"
         f"print([World(Author(seed).write(), Way()).run().history for seed in range({seed}, {seed} + 20)])"
     )
     outputs = []
     for hashes in ("1", "2"):
-        path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+        path = os.pathsep.join([str(ROOT), *sys.path])
         environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": hashes}
         done = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from properties.seeds import fresh_seeds
-from properties.simulation import simulate
+from tests.properties.simulation import simulate
+from tests.support.checkout import ROOT
+from tests.support.seeds import fresh_seeds
 
 OPERATIONS = 40_000
 # Enough for every worker that runs tests.
@@ -27,10 +27,9 @@ def test_a_seed_stands_for_one_run_in_every_process() -> None:
     """Whatever the hashes of strings and the addresses of objects: otherwise a seed would be of no use."""
     [seed] = fresh_seeds(1)
     here = simulate(seed)
-    code = f"from properties.simulation import simulate; print(simulate({seed}))"
-    tests = str(Path(__file__).parents[1])
+    code = f"from tests.properties.simulation import simulate; print(simulate({seed}))"
     for hashes in ("1", "2"):
-        environment = os.environ | {"PYTHONPATH": tests, "PYTHONHASHSEED": hashes}
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hashes}
         there = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
         )

@@ -10,11 +10,11 @@ from typing import Any
 from holdfast.pushpop.core.due_index import TICKS_PER_SECOND
 from holdfast.pushpop.reader import QueueReader, StoredItem, Totals
 from holdfast.runtime.serialization import load
-from properties import stored
-from properties.driven import DrivenQueue, drive
-from properties.operations import Known, Operations
-from properties.seeds import fresh_seeds, told
-from properties.sizes import small
+from tests.properties import stored
+from tests.properties.operations import Known, Operations
+from tests.properties.sizes import small
+from tests.support.queue_driver import DrivenQueue, drive
+from tests.support.seeds import fresh_seeds, told
 
 OPERATIONS = 6_000
 OPERATIONS_PER_LOOK = 5

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.pushpop.core import segments
 from holdfast.spark.interpreter import python_variables
-from spark.stacks import STACKS
+from tests.spark.stacks import STACKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from behaviour.stacks import OnEmbedded, OnPostgresql, OnSqlite
 from holdfast.local import write_component
+from tests.behaviour.stacks import OnEmbedded, OnPostgresql, OnSqlite
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conformance.served import ServedStack
+    from tests.support.stacks.served import ServedStack
 
 
 class Embedded(OnEmbedded):

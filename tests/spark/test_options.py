@@ -15,7 +15,7 @@ from holdfast.runtime.embedded.host import EmbeddedHost
 from holdfast.spark.source.options import Options
 from holdfast.spark.stores.base import Range
 from holdfast.spark.stores.open import open_store
-from spark.written import write
+from tests.spark.state_writer import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

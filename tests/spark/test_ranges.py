@@ -18,7 +18,7 @@ from holdfast.spark.stores import postgresql
 from holdfast.spark.stores.base import Range
 from holdfast.spark.stores.postgresql import PostgresqlStore, export
 from holdfast.spark.stores.sqlite import COPY, SqliteStore
-from spark.written import write
+from tests.spark.state_writer import write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.runtime.embedded.sqlite import SqliteStorage
 from holdfast.spark import SCHEMAS, snapshot
-from properties.driven import MORNING, DrivenQueue
+from tests.support.queue_driver import MORNING, DrivenQueue
 
 if TYPE_CHECKING:
     from pathlib import Path

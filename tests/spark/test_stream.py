@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from behaviour.rest import Server
-from behaviour.runs import Run
-from conformance.served import APP_ID
-from spark.chronicled import Chronicled
+from tests.spark.instance_writer import Chronicled
+from tests.support.rest import Server
+from tests.support.runs import Run
+from tests.support.stacks.served import APP_ID
 
 if TYPE_CHECKING:
     from pathlib import Path

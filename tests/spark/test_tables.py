@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import holdfast.spark
-from behaviour.rest import Server
-from conformance.served import APP_ID
 from holdfast.errors import InvalidRequest
-from spark.furnished import KEY, LONG_NUMBER, Furnished, furnish, told
-from spark.stacks import STACKS
+from tests.spark.sample_data import KEY, LONG_NUMBER, Furnished, furnish, told
+from tests.spark.stacks import STACKS
+from tests.support.rest import Server
+from tests.support.stacks.served import APP_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

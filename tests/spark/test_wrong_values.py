@@ -10,8 +10,8 @@ import pytest
 from holdfast.errors import StorageBroken
 from holdfast.orchestration.storage.record import FORMAT
 from holdfast.pushpop.core import lanes
-from properties.driven import MORNING, DrivenQueue
-from spark.written import read, write
+from tests.spark.state_writer import read, write
+from tests.support.queue_driver import MORNING, DrivenQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

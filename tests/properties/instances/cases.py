@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import SubOrchestrationFailed
 from holdfast.kinds import ORCHESTRATION_TYPE
-from properties.instances.programs import UNFIT
+from tests.properties.instances.programs import UNFIT
 
 if TYPE_CHECKING:
     import random
     from collections.abc import AsyncIterator, Callable
 
-    from properties.instances.server import Server
+    from tests.properties.instances.server import Server
 
 #: How long an instance may take to its end when nothing is wrong any more and everything it waits for has happened.
 PATIENCE = 600.0

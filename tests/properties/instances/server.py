@@ -23,7 +23,7 @@ from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, MemoryStorage, SimulatedHost, VirtualTimeLoop
 from holdfast.worker.local_source import LocalWorkSource
 from holdfast.worker.worker import Worker
-from properties.instances.programs import FITTING, REFUSING_QUEUE, foreign, record
+from tests.properties.instances.programs import FITTING, REFUSING_QUEUE, foreign, record
 
 if TYPE_CHECKING:
     import random

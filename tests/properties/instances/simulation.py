@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.kinds import QUEUE_TYPE
 from holdfast.orchestration.recovery.rescuer import SCAN_SECONDS
 from holdfast.runtime.simulated import VirtualTimeLoop
-from properties.instances.cases import (
+from tests.properties.instances.cases import (
     EXPECTED,
     Cancelled,
     Case,
@@ -21,11 +21,11 @@ from properties.instances.cases import (
     Nap,
     Replaced,
 )
-from properties.instances.programs import record
-from properties.instances.server import QUEUES, Server
-from properties.instances.troubles import LATEST, Scenario, Troubles
-from properties.seeds import reproducible, told
-from properties.sizes import small_instances
+from tests.properties.instances.faults import LATEST, Scenario, Troubles
+from tests.properties.instances.programs import record
+from tests.properties.instances.server import QUEUES, Server
+from tests.properties.sizes import small_instances
+from tests.support.seeds import reproducible, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from properties.orchestrations.on_asyncio import outcome_on_asyncio
-from properties.orchestrations.on_engine import Way, World, well_formed
-from properties.orchestrations.programs import Author
+from tests.properties.orchestrations.on_asyncio import outcome_on_asyncio
+from tests.properties.orchestrations.on_engine import Way, World, well_formed
+from tests.properties.orchestrations.programs import Author
 
 #: Those of a row see the same at the same moments, and must make the same history.
 _ON_TIME = (Way(), Way(restarts=1.0), Way(restarts=0.3, noise=0.5))

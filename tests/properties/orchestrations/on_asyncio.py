@@ -11,11 +11,11 @@ from warnings import catch_warnings
 from holdfast.orchestration.loop.ordered_tasks import OrderedTask, OrderingLoop
 from holdfast.orchestration.loop.step_patches import begin_step, end_step
 from holdfast.runtime.simulated.loop import Deadlock, VirtualTimeLoop
-from properties.orchestrations.meaning import Boom, Run
-from properties.orchestrations.programs import EVENTS, MAILBOX
+from tests.properties.orchestrations.interpreter import Boom, Run
+from tests.properties.orchestrations.programs import EVENTS, MAILBOX
 
 if TYPE_CHECKING:
-    from properties.orchestrations.programs import Call, Program
+    from tests.properties.orchestrations.programs import Call, Program
 
 #: What a program comes to that waits for what never happens.
 WAITS = "waits"

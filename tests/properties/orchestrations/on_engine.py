@@ -23,16 +23,16 @@ from holdfast.orchestration.core.messages import (
     SubOrchestrationOutcome,
     Suspend,
 )
-from properties.orchestrations.meaning import Run
-from properties.orchestrations.on_asyncio import CANCELLED, WAITS, retry_delay
-from properties.orchestrations.programs import MAILBOX, Author
+from tests.properties.orchestrations.interpreter import Run
+from tests.properties.orchestrations.on_asyncio import CANCELLED, WAITS, retry_delay
+from tests.properties.orchestrations.programs import MAILBOX, Author
 
 if TYPE_CHECKING:
     from holdfast import Context
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.messages import Message
     from holdfast.orchestration.status import Status
-    from properties.orchestrations.programs import Call, Program
+    from tests.properties.orchestrations.programs import Call, Program
 
 app = App()
 

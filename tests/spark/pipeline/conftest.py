@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from client.server import until
 from holdfast.cli.main import cli
-from spark.pipeline import shop
+from tests.spark.pipeline import shop
+from tests.support.server import until
 
 if TYPE_CHECKING:
     from pathlib import Path

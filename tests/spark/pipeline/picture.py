@@ -1,4 +1,4 @@
-"""Makes the documents' picture of a report: `.venv/bin/python tests/spark/pipeline/picture.py`, from the tree's root.
+"""Makes the documents' picture of a report: `.venv/bin/python -m tests.spark.pipeline.picture`, from the tree's root.
 
 The shop in it is invented, from a seed, so that it has a past. The picture is taken in the machine's own Chromium;
 `pngquant` makes it smaller where it is installed.
@@ -11,25 +11,22 @@ import asyncio
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from holdfast.spark.pipeline.pipeline import take
 from holdfast.spark.pipeline.series import folder_of
 from holdfast.spark.session import spark_session
-from page.browser import chromium
-from spark.pipeline.invented import AS_OF, Invented, ago, opened, started
+from tests.spark.pipeline.sample_tables import AS_OF, Invented, ago, opened, started
+from tests.support.browser import chromium
+from tests.support.checkout import ROOT
 
 if TYPE_CHECKING:
     from holdfast.spark.pipeline.manifest import Manifest
 
-ROOT = Path(__file__).parents[3]
 URL = "postgresql://holdfast@db.example.com/shop"
 _STEP = timedelta(minutes=30)
 _BEFORE = 14

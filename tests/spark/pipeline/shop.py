@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from client.server import Server, until
+from tests.support.checkout import ROOT
+from tests.support.server import Server, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
 APPS = ("examples.orders:app", "tests.spark.pipeline.catalogue:app")
 HTML = "<script>window.stolen = 1</script><b onclick=alert(1)>bold</b>"
 CUSTOMERS = ("acme", "globex", "initech", "umbrella")

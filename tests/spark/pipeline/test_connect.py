@@ -16,14 +16,14 @@ from holdfast.local import ChildProcess
 from holdfast.local.ports import free_port
 from holdfast.spark import SCHEMAS
 from holdfast.spark.interpreter import python_variables
-from spark.pipeline.conftest import url_of
+from tests.spark.pipeline.conftest import url_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pyspark.sql import SparkSession
 
-    from spark.pipeline.conftest import Moments
+    from tests.spark.pipeline.conftest import Moments
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = "Spark Connect server started"

@@ -22,8 +22,8 @@ from holdfast.spark.pipeline.pipeline import Taken
 from holdfast.spark.pipeline.series import LATEST, StoredSnapshot, earlier_one, folder_of, kept_in
 from holdfast.spark.report.overview import audited
 from holdfast.spark.source.schemas import SCHEMAS
-from spark.pipeline.invented import ago
-from spark.written import write
+from tests.spark.pipeline.sample_tables import ago
+from tests.spark.state_writer import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

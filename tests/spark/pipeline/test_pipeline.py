@@ -17,8 +17,8 @@ import holdfast.spark
 from holdfast.errors import SettingsError
 from holdfast.spark.pipeline.pipeline import take
 from holdfast.spark.pipeline.series import series
-from spark.pipeline.conftest import url_of
-from spark.pipeline.invented import AS_OF
+from tests.spark.pipeline.conftest import url_of
+from tests.spark.pipeline.sample_tables import AS_OF
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from holdfast.spark.pipeline.pipeline import Work
-    from spark.pipeline.conftest import Kept
+    from tests.spark.pipeline.conftest import Kept
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from behaviour.rest import Server
-from behaviour.runs import Run
-from conformance.served import APP_ID
-from spark.pipeline.conftest import run
+from tests.spark.pipeline.conftest import run
+from tests.support.rest import Server
+from tests.support.runs import Run
+from tests.support.stacks.served import APP_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

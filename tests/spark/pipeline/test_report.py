@@ -14,15 +14,15 @@ from holdfast.spark.report import render
 from holdfast.spark.report.html import element, text
 from holdfast.spark.session import suited_to
 from holdfast.spark.statistics import figures
-from page.browser import chromium
-from spark.pipeline.invented import AS_OF, Invented, ago, started
-from spark.pipeline.shop import HTML
+from tests.spark.pipeline.sample_tables import AS_OF, Invented, ago, started
+from tests.spark.pipeline.shop import HTML
+from tests.support.browser import chromium
 
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, Request
     from pyspark.sql import SparkSession
 
-    from spark.pipeline.conftest import Kept
+    from tests.spark.pipeline.conftest import Kept
 
 TITLES = {
     *("Depth by queue and priority", "How long items have been waiting", "Waiting, delayed, locked"),

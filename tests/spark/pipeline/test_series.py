@@ -9,15 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from examples import questions
 
+from examples import questions
 from holdfast.errors import SettingsError
 from holdfast.spark.pipeline.manifest import FILE, Manifest, Subject
 from holdfast.spark.pipeline.pipeline import take
 from holdfast.spark.pipeline.series import earlier_one, folder_of, series
 from holdfast.spark.session import suited_to
-from spark.pipeline.conftest import copy_of, run
-from spark.pipeline.invented import AS_OF, Invented, ago, opened, small_shop, started
+from tests.spark.pipeline.conftest import copy_of, run
+from tests.spark.pipeline.sample_tables import AS_OF, Invented, ago, opened, small_shop, started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from holdfast.spark.pipeline.series import StoredSnapshot
-    from spark.pipeline.conftest import Moments
+    from tests.spark.pipeline.conftest import Moments
 
 URL = "postgresql://ann:s3cret@one:5432,[::1]:5433/shop?sslpassword=s3cret"
 SHOWN = "postgresql://ann@one:5432,[::1]:5433/shop"

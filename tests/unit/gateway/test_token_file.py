@@ -9,7 +9,6 @@ import os
 import re
 import threading
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,9 +20,11 @@ from holdfast.gateway.auth.principal import Caller, Role
 from holdfast.gateway.auth.token_file import TokenFile
 from holdfast.gateway.auth.tokens import Tokens, digest_of
 from holdfast.gateway.middleware.access import Authentication
+from tests.support.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
     from starlette.types import Message, Receive, Scope, Send
 
@@ -143,7 +144,7 @@ def test_a_file_that_others_may_read_or_change_is_told_of(
 
 
 def test_the_example_in_the_documentation_is_right(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "access.md").read_text()
+    text = (ROOT / "docs" / "access.md").read_text()
     [example] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     assert len(TokenFile(written(tmp_path, example)).tokens()) == 2
 

@@ -11,7 +11,7 @@ from holdfast.idempotency.record import DEFAULT_RETENTION
 from holdfast.kinds import IDEMPOTENCY_TYPE
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost
-from unit.stages import staged
+from tests.support.simulated import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

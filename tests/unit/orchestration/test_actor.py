@@ -24,7 +24,7 @@ from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost
 from holdfast.worker.local_source import LocalWorkSource
 from holdfast.worker.worker import Worker
-from unit.stages import staged
+from tests.support.simulated import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -10,12 +10,12 @@ import pytest
 
 from holdfast import App
 from holdfast.runtime.simulated.loop import VirtualTimeLoop
-from unit.orchestration.driver import Driver
-from unit.orchestration.snippets import SNIPPETS, UNORDERED, failing, later, snippet, traced, unordered
+from tests.unit.orchestration.driver import Driver
+from tests.unit.orchestration.snippets import SNIPPETS, UNORDERED, failing, later, snippet, traced, unordered
 
 if TYPE_CHECKING:
     from holdfast import Context
-    from unit.orchestration.snippets import Snippet, Trace
+    from tests.unit.orchestration.snippets import Snippet, Trace
 
 
 @snippet

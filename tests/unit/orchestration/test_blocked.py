@@ -17,8 +17,8 @@ from holdfast.orchestration.storage.blocking import LONGEST_RETRY_SECONDS, RETRY
 from holdfast.orchestration.storage.inbox import CHUNK_MESSAGES
 from holdfast.orchestration.storage.outbox import LONGEST_PAUSE_SECONDS, RESEND_SECONDS
 from holdfast.runtime.serialization import dump, load
-from unit.deploys import ROWS, Stage
-from unit.stages import staged, takes_little
+from tests.support.simulated import staged, takes_little
+from tests.unit.orchestration.redeployment import ROWS, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -14,8 +14,8 @@ from holdfast.errors import Unavailable
 from holdfast.kinds import ORCHESTRATION_TYPE
 from holdfast.orchestration.actor.actor import OrchestrationActor
 from holdfast.orchestration.storage.blocking import RETRY_SECONDS
-from unit.deploys import ROWS, Stage
-from unit.stages import staged
+from tests.support.simulated import staged
+from tests.unit.orchestration.redeployment import ROWS, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

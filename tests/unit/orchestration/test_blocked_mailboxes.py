@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import App, Context
-from unit.deploys import Stage
-from unit.stages import staged
+from tests.support.simulated import staged
+from tests.unit.orchestration.redeployment import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from holdfast import App, Context
-from unit.deploys import ROWS, Stage
-from unit.stages import staged
+from tests.support.simulated import staged
+from tests.unit.orchestration.redeployment import ROWS, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -19,7 +19,7 @@ from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost
-from unit.stages import staged
+from tests.support.simulated import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

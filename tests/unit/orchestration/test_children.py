@@ -14,7 +14,7 @@ from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.instance import Verdict
 from holdfast.orchestration.core.json_records import Parent
 from holdfast.orchestration.core.messages import Start
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from holdfast import App, Context

@@ -11,7 +11,7 @@ from holdfast import App
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.messages import Resume, Suspend
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import BEGINNING, Driver
+from tests.unit.orchestration.driver import BEGINNING, Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

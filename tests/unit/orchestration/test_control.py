@@ -11,7 +11,7 @@ from holdfast.orchestration.core.effects import CancelActivity, CancelSubOrchest
 from holdfast.orchestration.core.instance import Verdict
 from holdfast.orchestration.core.messages import Cancel, Resume, Suspend
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

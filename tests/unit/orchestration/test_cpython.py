@@ -52,7 +52,7 @@ def run_python(*arguments: str, seed: int = 0) -> str:
 
 
 def in_orchestrations(*arguments: str, seed: int = 0) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(run_python("-m", "unit.orchestration.cpython", *arguments, seed=seed))
+    answer: dict[str, Any] = json.loads(run_python("-m", "tests.unit.orchestration.cpython", *arguments, seed=seed))
     return answer
 
 
@@ -68,7 +68,7 @@ def test_they_hold_inside_orchestrations_kept_rebuilt_and_in_another_process(tmp
 # One step of an orchestration, so that everything is in place that a server would have.
 STEP = """
 from holdfast import App
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 app = App()
 @app.orchestration
 async def nothing(ctx): ...

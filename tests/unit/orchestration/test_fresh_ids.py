@@ -15,7 +15,7 @@ from holdfast.orchestration.recovery.fresh_ids import FreshIds
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost
 from holdfast.server import OWN_ACTORS
-from unit.stages import staged
+from tests.support.simulated import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import App
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator

@@ -14,7 +14,7 @@ from holdfast.orchestration.core import history
 from holdfast.orchestration.core.instance import Verdict
 from holdfast.orchestration.core.messages import Cancel, RaiseEvent, Resume, Suspend
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

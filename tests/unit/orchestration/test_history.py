@@ -24,7 +24,7 @@ from holdfast.orchestration.core.messages import (
     Suspend,
     load_message,
 )
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from holdfast import Context

@@ -13,7 +13,7 @@ from holdfast.orchestration.index.tenant_index import TenantIndexActor
 from holdfast.orchestration.recovery.rescuer import RescuerActor
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
-from unit.stages import staged
+from tests.support.simulated import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

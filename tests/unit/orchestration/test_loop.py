@@ -21,7 +21,7 @@ import pytest
 from holdfast import App
 from holdfast.errors import NotInOrchestrations
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -281,7 +281,7 @@ class TestDropped:
     def test_what_lets_nothing_end_it_is_left_alone(self) -> None:
         code = (
             "import asyncio, gc\n"
-            "from unit.orchestration.test_loop import *\n"
+            "from tests.unit.orchestration.test_loop import *\n"
             "async def sleeping(ctx):\n"
             "    while True:\n"
             "        try: await asyncio.sleep(10)\n"
@@ -307,7 +307,7 @@ class TestDropped:
 
     def test_a_process_that_ends_says_nothing_either(self) -> None:
         code = (
-            "from unit.orchestration.test_loop import *\n"
+            "from tests.unit.orchestration.test_loop import *\n"
             "driver = Driver(an_app(TestDropped().body)); driver.start('orchestration'); print(driver.status)\n"
         )
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -14,7 +14,7 @@ from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.instance import Blocked
 from holdfast.orchestration.core.messages import Resume, Suspend
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from holdfast.orchestration.core.effects import RunActivity
 from holdfast.orchestration.core.instance import Verdict
 from holdfast.orchestration.core.messages import ActivityOutcome, Cancel, RaiseEvent, Resume, Start, Suspend
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import BEGINNING, Driver
+from tests.unit.orchestration.driver import BEGINNING, Driver
 
 if TYPE_CHECKING:
     from holdfast import Context

@@ -18,7 +18,7 @@ from holdfast.orchestration.core.messages import Start
 from holdfast.orchestration.core.outcome import cancelled_without_code
 from holdfast.orchestration.core.replayer import verify_history
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from holdfast.orchestration.recovery.rescuer import RescueList
 from holdfast.orchestration.storage.outbox import SMALL_BOXES_BYTES, Outbox
 from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.serialization import dump, load
-from unit.orchestration.test_actor import Stage
-from unit.stages import staged, takes_little
+from tests.support.simulated import staged, takes_little
+from tests.unit.orchestration.test_actor import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

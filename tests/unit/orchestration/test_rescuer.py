@@ -18,7 +18,7 @@ from holdfast.orchestration.recovery.rescuer import PAGE, SCAN_SECONDS, RescueLi
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost
 from holdfast.server import OWN_ACTORS
-from unit.stages import staged
+from tests.support.simulated import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -12,7 +12,7 @@ from holdfast.errors import NonRetryable
 from holdfast.orchestration.core.effects import RunActivity
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.status import Status
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from holdfast import Context

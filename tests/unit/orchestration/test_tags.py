@@ -13,8 +13,8 @@ from holdfast.orchestration.core.history import OrchestrationStarted, TagsSet
 from holdfast.orchestration.core.instance import Blocked
 from holdfast.orchestration.core.messages import Start
 from holdfast.orchestration.storage.record import InstanceRecord, indexed_as
-from properties.driven import drive
-from unit.orchestration.driver import Driver
+from tests.support.queue_driver import drive
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from holdfast import Context

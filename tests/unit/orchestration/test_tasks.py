@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import App
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ async def _numbered(number: int) -> int:
 def test_their_order_in_sets_is_the_same_everywhere() -> None:
     code = (
         "import sys, os; keep = [bytearray(int.from_bytes(os.urandom(2), 'big')) for _ in range(500)]\n"
-        "from unit.orchestration.test_tasks import made_directly, run\n"
+        "from tests.unit.orchestration.test_tasks import made_directly, run\n"
         "print(run(made_directly))\n"
     )
     here = run(made_directly)

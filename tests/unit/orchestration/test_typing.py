@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.support.checkout import ROOT
 
 
 def test_an_orchestration_has_the_types_it_should_have() -> None:

@@ -17,7 +17,7 @@ from holdfast.runtime.notifier import Notifier, NotifierActor, Subscription
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost
 from holdfast.runtime.unit_of_work import Turn
-from unit.stages import staged
+from tests.support.simulated import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

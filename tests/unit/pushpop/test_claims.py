@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from properties.driven import DrivenQueue
+from tests.support.queue_driver import DrivenQueue
 
 
 def claim(queue: DrivenQueue, dedup_id: str, partition: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 from holdfast.pushpop.core.budgets import MAX_POP_BYTES
 from holdfast.pushpop.core.lanes import SEGMENT_BYTES, SEGMENT_ITEMS
 from holdfast.pushpop.core.segments import INLINE_BYTES
-from properties.driven import Cost, DrivenQueue
+from tests.support.queue_driver import Cost, DrivenQueue
 
 LARGE = "x" * 10_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from properties.driven import DrivenQueue
+from tests.support.queue_driver import DrivenQueue
 
 
 def deliver(source: DrivenQueue, target: DrivenQueue) -> list[dict[str, Any]]:

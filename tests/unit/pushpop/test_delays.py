@@ -8,7 +8,7 @@ from holdfast.pushpop.core import delayed as delayed_items
 from holdfast.pushpop.core.dedup import CLAIM_LEEWAY
 from holdfast.pushpop.core.delayed import RISE_AT_ONCE
 from holdfast.pushpop.core.item_store import EXPIRED_AT_ONCE
-from properties.driven import DrivenQueue
+from tests.support.queue_driver import DrivenQueue
 
 
 def test_a_delayed_item_comes_when_it_is_due() -> None:

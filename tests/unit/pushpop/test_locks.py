@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.pushpop.core.in_flight import EXPIRED_REMEMBERED
-from properties.driven import MORNING, DrivenQueue
+from tests.support.queue_driver import MORNING, DrivenQueue
 
 ENDINGS = ("Acknowledge", "Abandon", "DeadLetter", "ExtendLock")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.pushpop.core.lanes import SEGMENT_ITEMS
-from properties.driven import DrivenQueue
+from tests.support.queue_driver import DrivenQueue
 
 
 def test_lowest_priority_first_and_first_in_first_out_inside_one() -> None:

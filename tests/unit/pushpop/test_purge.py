@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.pushpop.core.deferred_deletes import SWEEP_AT_ONCE
 from holdfast.pushpop.core.lanes import SEGMENT_ITEMS
-from properties.driven import DrivenQueue
+from tests.support.queue_driver import DrivenQueue
 
 
 def test_all_that_waits_is_gone_and_counted() -> None:

@@ -12,9 +12,9 @@ from holdfast.pushpop.core import lanes
 from holdfast.pushpop.core.format_version import FORMAT
 from holdfast.pushpop.reader import QueueReader
 from holdfast.runtime.serialization import dump
-from properties.driven import DrivenQueue
-from properties.operations import Known, Operations
-from properties.sizes import small
+from tests.properties.operations import Known, Operations
+from tests.properties.sizes import small
+from tests.support.queue_driver import DrivenQueue
 
 
 def seen(queue: DrivenQueue) -> list[Any]:

@@ -17,9 +17,9 @@ from pydantic_core import from_json, to_json
 from holdfast.orchestration.core.history import load_event
 from holdfast.orchestration.core.replayer import verify_history
 from holdfast.orchestration.status import Status
-from unit.orchestration.cpython.harness import an_app, names_of, prepare
-from unit.orchestration.cpython.scope import SCOPE, reason_against
-from unit.orchestration.driver import Driver
+from tests.unit.orchestration.cpython.harness import an_app, names_of, prepare
+from tests.unit.orchestration.cpython.scope import SCOPE, reason_against
+from tests.unit.orchestration.driver import Driver
 
 APP = an_app()
 

@@ -1,1 +1,0 @@
-"""Generated and mutated requests against a real server: ``python -m attacks.fuzz`` and ``test_fuzz.py``."""

@@ -1,0 +1,48 @@
+"""The orchestrations of a server that is fuzzed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from holdfast import App, Context
+from holdfast.gateway.metrics import event_loop
+from tests.behaviour.security.fuzz.stacks import StackSampler
+
+app = App()
+StackSampler().start(logging.getLogger(event_loop.__name__))
+
+
+@app.activity
+async def repeat(value: Any) -> Any:
+    return value
+
+
+@app.orchestration
+async def echo(ctx: Context, value: Any = None) -> Any:
+    return await ctx.call(repeat, value)
+
+
+@app.orchestration
+async def waiting(ctx: Context, value: Any = None) -> Any:
+    """Ends when somebody raises the event ``go``."""
+    return [value, await ctx.event("go")]
+
+
+@app.orchestration
+async def failing(ctx: Context, value: Any = None) -> None:
+    raise ValueError(value)
+
+
+@app.orchestration
+async def parent(ctx: Context, value: Any = None) -> Any:
+    return await ctx.sub(waiting, value)
+
+
+@app.orchestration(mailboxes=["letters"])
+async def reader(ctx: Context, value: Any = None) -> int:
+    """Receives letters until one is the string ``stop``."""
+    received = 0
+    while await ctx.receive("letters") != "stop":
+        received += 1
+    return received

@@ -1,0 +1,120 @@
+"""What is in memory is trusted only while daprd was looked at often enough."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from holdfast.runtime.dapr.http import SidecarHttp
+from holdfast.runtime.dapr.ownership import OwnershipMonitor
+from tests.dapr.cluster import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PROBES = {"healthCheckPath": "/healthz", "healthProbeInterval": "1s", "healthProbeTimeout": "600ms"}
+
+
+class Sidecar:
+    """Says of itself what a test wants, as late as a test wants."""
+
+    def __init__(self) -> None:
+        self.probes: dict[str, str] | None = PROBES
+        self.status = "RUNNING"
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.lost = 0
+        self.doubtful = 0
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        await self.answering.wait()
+        return web.Response(status=204)
+
+    async def metadata(self, _: web.Request) -> web.Response:
+        health: dict[str, Any] = {"health": self.probes} if self.probes else {}
+        return web.json_response(
+            {"id": "app", "actorRuntime": {"runtimeStatus": self.status}, "appConnectionProperties": health}
+        )
+
+    async def lose(self) -> None:
+        self.lost += 1
+
+    async def doubt(self) -> None:
+        self.doubtful += 1
+
+
+@pytest.fixture
+def sidecar() -> Sidecar:
+    return Sidecar()
+
+
+@pytest.fixture
+async def tenure(sidecar: Sidecar) -> AsyncIterator[OwnershipMonitor]:
+    app = web.Application()
+    app.router.add_get("/v1.0/healthz/outbound", sidecar.healthz)
+    app.router.add_get("/v1.0/metadata", sidecar.metadata)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    http = SidecarHttp(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    tenure = OwnershipMonitor(http, lost=sidecar.lose, unknown=sidecar.doubt)
+    yield tenure
+    await tenure.end()
+    await http.close()
+    await runner.cleanup()
+
+
+async def uncertain(tenure: OwnershipMonitor) -> bool:
+    return not await tenure.is_held()
+
+
+async def test_without_probes_it_is_certain_for_good(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+    sidecar.probes = None
+    assert await tenure.is_held()
+    sidecar.answering.clear()
+    assert await tenure.is_held()
+    assert sidecar.doubtful == 0
+
+
+async def test_a_sidecar_that_cannot_be_asked_makes_nothing_certain(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+    await tenure._http.close()
+    assert not await tenure.is_held()
+
+
+async def test_it_ends_when_the_sidecar_was_not_seen_for_as_long_as_a_break(
+    sidecar: Sidecar, tenure: OwnershipMonitor
+) -> None:
+    await eventually(tenure.is_held)
+    assert sidecar.doubtful == 1
+    sidecar.answering.clear()
+    await eventually(lambda: uncertain(tenure))
+    sidecar.answering.set()
+    await eventually(tenure.is_held)
+    assert (sidecar.doubtful, sidecar.lost) == (2, 0)
+
+
+async def test_it_is_lost_when_the_actors_were_taken_away(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+    await eventually(tenure.is_held)
+    sidecar.status = "INITIALIZING"
+    await eventually(lambda: sidecar.lost == 1)
+    assert not await tenure.is_held()
+    sidecar.status = "RUNNING"
+    await eventually(tenure.is_held)
+    assert (sidecar.doubtful, sidecar.lost) == (2, 1)
+
+
+async def test_probes_without_a_pause_make_nothing_certain(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+    sidecar.probes = {**PROBES, "healthProbeTimeout": "1s"}
+    assert not await tenure.is_held()
+    assert not await tenure.is_held()
+
+
+async def test_another_sidecar_is_asked_anew(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+    await eventually(tenure.is_held)
+    sidecar.probes = None
+    await tenure.end()
+    assert await tenure.is_held()

@@ -1,0 +1,132 @@
+"""What the documents show can be done just so."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from holdfast import Client
+from holdfast.client import Idempotency
+from tests.support.checkout import ROOT
+from tests.support.server import Server, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from holdfast.client import Message
+
+
+def blocks(document: str, heading: str) -> list[str]:
+    """The Python of one section."""
+    section = (ROOT / document).read_text("utf-8").partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+def first_block(document: str) -> str:
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)[0]
+
+
+async def run(code: str, names: dict[str, Any]) -> dict[str, Any]:
+    """What it leaves behind."""
+    exec(f"async def main():\n{textwrap.indent(code, '    ')}\n    return locals()", names)
+    left: dict[str, Any] = await names["main"]()
+    return left
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    documents = [*ROOT.glob("*.md"), ROOT / "llms.txt", *ROOT.glob("*/*.md")]
+    broken = []
+    for document in documents:
+        text = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = link.partition("#")
+            target = document.parent / path if path else document
+            if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+                broken.append(f"{document.relative_to(ROOT)}: {link}")
+    assert broken == []
+
+
+def anchors(document: Path) -> set[str]:
+    """Returns the names by which links can address the headings of a document."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+async def test_an_orchestration_in_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, used = blocks("README.md", "## An orchestration in a minute")
+    (tmp_path / "shop.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    async with Server(tmp_path, "shop:app") as server:
+        left = await run(used.replace("http://127.0.0.1:8080", server.url), {})
+        assert left["shipped"] == ["oar is on its way"]
+    sys.modules.pop("shop", None)
+
+
+async def test_the_first_orchestration_of_the_guide(tmp_path: Path) -> None:
+    (tmp_path / "guide.py").write_text(first_block("docs/orchestrations.md"))
+    async with Server(tmp_path, "guide:app") as server, Client(server.url) as client:
+        started = await client.start("checkout", {"id": 1, "lines": ["oar", "rope"]})
+
+        async def waits() -> bool:
+            return any([event.type == "EventSubscribed" async for event in started.history()])
+
+        await until(waits, what="it waits for the event")
+        await started.raise_event("approved")
+        assert await started.result(timeout=30) == ["oar is on its way", "rope is on its way"]
+
+
+async def test_the_guides_test_passes() -> None:
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(first_block("docs/orchestrations.md"), names)
+    exec(blocks("docs/orchestrations.md", "## Testing")[0], names)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert [inspect.iscoroutinefunction(test) for test in tests] == [True]
+    for test in tests:
+        await test()
+
+
+async def test_an_effect_that_happens_once(tmp_path: Path) -> None:
+    sent: list[int] = []
+
+    async def send_invoice() -> int:
+        sent.append(17)
+        return len(sent)
+
+    code = first_block("docs/idempotency.md")
+    async with Server(tmp_path) as server:
+        names = {"send_invoice": send_invoice}
+        ran = [
+            (await run(code.replace("http://127.0.0.1:8080", server.url), dict(names)))["outcome"].ran for _ in range(2)
+        ]
+    assert (ran, sent) == ([True, False], [17])
+
+
+async def test_messages_that_are_handled_once(tmp_path: Path) -> None:
+    pushes, by_key, by_function, with_more = [
+        line for line in blocks("docs/idempotency.md", "## In a consumer")[0].splitlines() if line
+    ]
+    handled: list[int] = []
+
+    async def handle(message: Message) -> None:
+        handled.append(message.item["order"])
+
+    async with Server(tmp_path) as server, Client(server.url) as client:
+        names = {"orders": client.queue("orders"), "handle": handle, "Idempotency": Idempotency}
+        for consume in (by_key, by_function, with_more):
+            await run(pushes, dict(names))
+            consuming = asyncio.create_task(run(consume, dict(names)))
+
+            async def is_empty() -> bool:
+                stats = await client.queue("orders").stats()
+                return (stats.count, stats.locked) == (0, 0)
+
+            await until(is_empty, what="the message is handled")
+            consuming.cancel()
+            await asyncio.wait({consuming})
+    assert handled == [17]

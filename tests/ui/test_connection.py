@@ -1,0 +1,74 @@
+"""A server that goes away and comes back, and a page nobody looks at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.async_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from playwright.async_api import Page
+
+    from tests.ui.conftest import Visit
+    from tests.ui.server import Server
+
+pytestmark = pytest.mark.xdist_group("page")
+
+
+async def test_a_server_that_goes_away_and_comes_back(
+    own_server: Server, open_page: Callable[..., Awaitable[Visit]]
+) -> None:
+    await own_server.push("orders", 1, 2)
+    visit = await open_page(own_server, "/#/queue/orders")
+    visit.expected.add("net::ERR_")
+    page = visit.page
+    await expect(page.locator("#peek li")).to_have_count(2)
+    await page.get_by_role("button", name="Push", exact=True).click()
+    await page.get_by_label("Item, as JSON").fill('"not yet sent"')
+
+    await own_server.kill()
+    await expect(page.locator("#problem")).to_contain_text("Cannot reach the server, retrying")
+    await expect(page.locator("#state")).to_have_text("not connected")
+    await expect(page.locator("#peek li")).to_have_count(2)
+    await page.get_by_role("button", name="Push it").click()
+    await expect(page.locator("#push-answer")).to_have_text("Cannot reach the server.")
+
+    await own_server.start()
+    await expect(page.locator("#problem")).to_be_hidden()
+    await expect(page.locator("#state")).to_have_text("ready")
+    await page.get_by_role("button", name="Push it").click()
+    await expect(page.locator("#peek summary code")).to_have_text(["1", "2", '"not yet sent"'])
+
+
+async def test_a_page_that_nobody_sees_asks_for_nothing(
+    server: Server, open_page: Callable[..., Awaitable[Visit]], queue: str
+) -> None:
+    await server.push(queue, 1)
+    visit = await open_page(server)
+    page = visit.page
+    await expect(page.get_by_role("link", name=f"{queue}: 1 waiting")).to_be_visible()
+    await page.clock.install()
+    await _set_hidden(page, True)
+    await page.wait_for_load_state("networkidle")
+    asked = len(visit.requests)
+    await page.clock.run_for(60_000)
+    assert len(visit.requests) == asked
+
+    await server.push(queue, 2)
+    await _set_hidden(page, False)
+    await expect(page.get_by_role("link", name=f"{queue}: 2 waiting")).to_be_visible()
+    await page.clock.run_for(20_000)
+    assert len(visit.requests) > asked
+
+
+async def _set_hidden(page: Page, hidden: bool) -> None:
+    await page.evaluate(
+        """(hidden) => {
+            Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
