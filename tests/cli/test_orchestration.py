@@ -68,6 +68,22 @@ def test_start_with_tags(holdfast: Command, instance_id: str) -> None:
         assert holdfast.orchestration("start", "greeting", '"ann"', *wrong).code == 2
 
 
+def test_start_later_with_a_priority_and_an_event(holdfast: Command, instance_id: str) -> None:
+    begin = ("start", "approval", "--instance-id", instance_id, "--start-at", "2999-01-01", "--priority", "2")
+    dropped = holdfast.orchestration(*begin, "--event", "unknown", "--event-data", '{"a": 1}')
+    assert (dropped.code, dropped.error) == (0, "The event was dropped: the instance does not wait for it.\n")
+    shown = dict(row for row in rows(holdfast.orchestration("status", instance_id).output) if len(row) == 2)
+    assert (shown["status"], shown["priority"]) == ("PENDING", "2")
+    assert "started, to begin at 2999-01-01" in holdfast.orchestration("history", instance_id).output
+    for wrong in (
+        ("--start-at", "soon"),
+        ("--event-data", "1"),
+        ("--event", "a", "--event-data", "{"),
+        ("--priority", "-1"),
+    ):
+        assert holdfast.orchestration("start", "approval", *wrong).code == 2
+
+
 def test_the_input_from_a_file_and_an_older_version(holdfast: Command) -> None:
     path = holdfast.folder / "input.json"
     path.write_text('\n"ann"\n')

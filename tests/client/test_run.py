@@ -16,7 +16,7 @@ from tests.support.workflows import Order, Receipt
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from holdfast.client import Run
+    from holdfast.client import Run, StartEvent
     from tests.support.server import Crossing
 
 
@@ -61,6 +61,25 @@ async def test_an_instance_has_the_tags_of_its_start(client: Client, instance_id
         await client.start("greeting", "ann", tags={"a key": "acme"})
     with pytest.raises(TypeError, match="tag"):
         await client.start("greeting", "ann", tag={"customer": "acme"})  # type: ignore[call-overload]
+
+
+async def test_a_start_in_the_future_is_pending(client: Client, instance_id: str) -> None:
+    later = datetime.now(UTC) + timedelta(days=400)
+    run = await client.start("greeting", "ann", instance_id=instance_id, start_at=later, priority=5)
+    status = await run.status()
+    assert (status.status, status.priority) == ("PENDING", 5)
+    await run.cancel()
+    with pytest.raises(errors.OrchestrationCancelled):
+        await run.result(timeout=20)
+
+
+async def test_an_event_with_the_start_reaches_a_new_and_a_known_instance(client: Client, instance_id: str) -> None:
+    for number in (3, 4):
+        event: StartEvent = {"name": "numbers", "data": number}
+        run = await client.start(workflows.adding, 2, instance_id=instance_id, event=event)
+    assert await run.result(timeout=20) == 7
+    with pytest.raises(errors.Conflict):
+        await client.start(workflows.adding, 2, instance_id=instance_id, event=event)
 
 
 async def test_without_an_id_each_start_is_an_instance_of_its_own(client: Client) -> None:

@@ -68,6 +68,12 @@ async def test_an_orchestration_in_a_minute(tmp_path: Path, monkeypatch: pytest.
     sys.modules.pop("shop", None)
 
 
+async def test_a_start_with_every_option(tmp_path: Path) -> None:
+    (tmp_path / "guide.py").write_text(first_block("docs/orchestrations.md"))
+    async with Server(tmp_path, "guide:app") as server:
+        await run(first_block("docs/starting.md").replace("http://127.0.0.1:8080", server.url), {"Client": Client})
+
+
 async def test_the_first_orchestration_of_the_guide(tmp_path: Path) -> None:
     (tmp_path / "guide.py").write_text(first_block("docs/orchestrations.md"))
     async with Server(tmp_path, "guide:app") as server, Client(server.url) as client:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ACTOR_TYPE = "OrchestrationActor"
 STATUS_FIELDS = {
-    *("instance_id", "name", "version", "status", "input", "output", "error", "custom_status", "tags"),
+    *("instance_id", "name", "version", "status", "input", "output", "error", "custom_status", "tags", "priority"),
     *("execution_id", "events", "created_at", "updated_at", "ended_at"),
 }
 _ENDINGS = {"OrchestrationCompleted", "OrchestrationFailed", "OrchestrationCancelled", "ContinuedAsNew"}

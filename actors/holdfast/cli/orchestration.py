@@ -12,13 +12,12 @@ from holdfast.cli import orchestration_tables as tables
 from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.orchestration_history import export, history
-from holdfast.cli.orchestration_start import read_tags
+from holdfast.cli.orchestration_start import read_start_options, start_options
 from holdfast.cli.queue_input import from_arguments
 from holdfast.cli.session import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
 from holdfast.cli.watch import interval_option, watch
 from holdfast.client.api.orchestrations import LONGEST_WAIT, list_runs
 from holdfast.client.run_models import ended
-from holdfast.client.start_options import start_fields
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def orchestration() -> None:
 @option("--file", type=click.File("rb"), help="The input is the JSON in this file; '-' is standard input.")
 @option("--instance-id", help="Id of the instance.", show_default="generated")
 @option("--version", help="Version of the orchestration.", show_default="the one declared last")
-@option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag of the instance. May be repeated.")
+@start_options
 @option("--within", type=click.FloatRange(0), help="Wait up to this many seconds for its end, and print its output.")
 @server_command
 def start(
@@ -69,21 +68,21 @@ def start(
     file: BinaryIO | None,
     instance_id: str | None,
     version: str | None,
-    tags: tuple[str, ...],
     within: float | None,
+    **options: Any,
 ) -> None:
     """Start an orchestration with an input, which is JSON, and print the id of the instance.
 
-    An --instance-id that exists already is not started again.
+    An --instance-id that exists already is not started again; an --event is raised nevertheless.
     """
     import uuid
 
     if given is not None and file is not None:
         raise click.UsageError("Give either INPUT or --file.")
-    text = _json(given, file)
+    text, fields = _json(given, file), read_start_options(**options)
     with server.connect() as session:
         calls = session.run(instance_id or str(uuid.uuid4()))
-        answer = session.ask(calls.start(name, text, version, start_fields(tags=read_tags(tags))))
+        answer = session.ask(calls.start(name, text, version, fields))
         if within is not None:
             _show_end(_wait(session, calls, within), as_json)
             return
@@ -93,6 +92,8 @@ def start(
     click.echo(answer["instance_id"])
     if not answer["created"]:
         click.echo("The instance exists already; it was not started again.", err=True)
+    if answer.get("delivered") is False:
+        click.echo("The event was dropped: the instance does not wait for it.", err=True)
 
 
 @orchestration.command(short_help="Show the status of an instance.")

@@ -30,6 +30,7 @@ def status(answer: Answer) -> RenderableType:
         "status": Text(answer["status"]),
         "custom status": _unless_none(answer["custom_status"]),
         "tags": _tags(answer.get("tags")),
+        "priority": Text(str(answer["priority"])) if answer.get("priority") else None,
         "input": _unless_none(answer["input"]),
         "output": value(answer["output"], whole=True) if answer["status"] == "COMPLETED" else None,
         "error": None if answer["error"] is None else printable(failure(answer["error"])),

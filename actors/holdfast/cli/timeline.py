@@ -58,7 +58,8 @@ Described = tuple[str, Text]
 def _started(event: Answer, _: Answer | None) -> Described:
     parent = event.get("parent")
     title = "started" if parent is None else f"started by {parent['instance_id']}"
-    return title, value(event["input"])
+    later = f", to begin at {moment(event['start_at'])}" if "start_at" in event else ""
+    return title + later, value(event["input"])
 
 
 def _activity(event: Answer, _: Answer | None) -> Described:

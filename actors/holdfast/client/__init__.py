@@ -16,7 +16,7 @@ from holdfast.client.models import Completion, DeadLetter, LockInfo, Message, Qu
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
 from holdfast.client.run_models import BlockReason, HistoryEvent, OrchestrationStatus, OrchestrationSummary
-from holdfast.client.start_options import StartOptions, start_fields
+from holdfast.client.start_options import StartEvent, StartOptions, start_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -44,6 +44,7 @@ __all__ = [
     "QueueStats",
     "QueueSummary",
     "Run",
+    "StartEvent",
     "StartOptions",
 ]
 
@@ -179,7 +180,9 @@ class Client:
         """Starts an orchestration, given by its function or its name. An instance that exists is not started again.
 
         A function implies its own version and the types of input and output; a name starts the version that was
-        declared last. ``tags`` are short texts by which the instance can be found. Raises ``NotFound`` for an
+        declared last. ``tags`` are short texts by which the instance can be found, ``priority`` is that of its
+        activities in their queues, and its code begins at ``start_at``. ``event={"name": …, "data": …}`` is raised in
+        the same transaction, also when the instance exists already. Raises ``NotFound`` for an
         orchestration the server does not have, and ``InvalidRequest`` for an input that does not match the declared
         type.
         """

@@ -58,6 +58,8 @@ class OrchestrationStatus:
     #: The value its code set last with ``ctx.set_status``.
     custom_status: Any
     tags: dict[str, str]
+    #: The priority of its activities in their queues, unless a call has its own.
+    priority: int
     #: Starts at 1; each ``continue_as_new`` adds 1.
     execution_id: int
     #: The number of events of the current execution.
@@ -104,6 +106,7 @@ def status(answer: dict[str, Any]) -> OrchestrationStatus:
         reason=answer.get("reason"),
         custom_status=answer["custom_status"],
         tags=answer.get("tags", {}),
+        priority=answer.get("priority", 0),
         execution_id=answer["execution_id"],
         events=answer["events"],
         created_at=_moment(answer["created_at"]),

@@ -18,7 +18,12 @@ from holdfast.gateway.routing import Accepted, Endpoint
 from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
 from holdfast.names import check_id, qualify
 from holdfast.orchestration.actor.actor import waiting_for
-from holdfast.orchestration.api.requests import TagsField  # noqa: TC001 (pydantic looks it up)
+from holdfast.orchestration.api.requests import (  # noqa: TC001 (pydantic looks them up)
+    PriorityField,
+    StartAtField,
+    StartEvent,
+    TagsField,
+)
 from holdfast.orchestration.index.instance_index import shards_of
 from holdfast.orchestration.recovery.fresh_ids import FreshIds
 from holdfast.orchestration.status import Status  # noqa: TC001 (pydantic looks it up)
@@ -87,10 +92,15 @@ class StartBody(Request):
     instance_id: Annotated[str | None, Field(description="Generated if omitted.")] = None
     version: Annotated[str | None, Field(max_length=255)] = None
     tags: TagsField = None
+    priority: PriorityField = None
+    start_at: StartAtField = None
+    event: StartEvent | None = None
 
     def options(self) -> Answer:
         """Returns the fields for the actor."""
         given = {name: getattr(self, name) for name in type(self).model_fields if name != "instance_id"}
+        if self.event is not None:
+            given["event"] = self.event.model_dump()
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -145,7 +155,7 @@ class Orchestrations:
             else nullcontext(check_id(given, "instance id")) as instance_id
         ):
             answer = await self._ask(qualify(tenant, instance_id), "Start", request)
-        result = {"instance_id": instance_id, "created": answer["created"]}
+        result: Answer = {name: answer[name] for name in ("instance_id", "created", "delivered") if name in answer}
         return Accepted(result) if answer["created"] else result
 
     async def history(self, call: HttpRequest) -> Answer:

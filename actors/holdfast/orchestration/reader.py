@@ -11,7 +11,6 @@ from holdfast.kinds import CUSTOM_STATUS, ENDING, INPUT
 from holdfast.names import split_instance_actor
 from holdfast.orchestration.api.replies import shown_event, shown_failure, shown_parent
 from holdfast.orchestration.core.history import load_event
-from holdfast.orchestration.status import Status
 from holdfast.orchestration.storage.mail import stored_keys
 from holdfast.orchestration.storage.record import check_format, segment_key
 from holdfast.runtime.serialization import dump
@@ -50,7 +49,7 @@ class InstanceReader:
     def read(cls, actor_id: str, head: dict[str, Any]) -> InstanceReader | None:
         """Returns a reader, or None for the remains of a deleted instance."""
         check_format(head, "It")
-        return None if Status(head["status"]) is Status.PENDING else cls(*split_instance_actor(actor_id), head)
+        return cls(*split_instance_actor(actor_id), head) if head["execution_id"] else None
 
     def row(self) -> Reads[tuple[Any, ...]]:
         """Reads the columns of the instance after its id."""

@@ -46,6 +46,8 @@ Answer = TypeVar("Answer")
 # Unlimited: a reminder that gave up would leave locks that never expire.
 _NEVER_GIVE_UP = ActorReminderFailurePolicy.constant_policy(interval=timedelta(seconds=1))
 _NOTHING_OWED = float("inf")
+# A hundred years: a duration of Go, which daprd reads, has 292 at most.
+_LONGEST_PAUSE_SECONDS = 100.0 * 365 * 24 * 60 * 60
 
 
 class DurableActor(Actor):
@@ -290,11 +292,13 @@ class UnitOfWork:
     async def _arm(self, wake_at: float) -> None:
         if self._is_armed(wake_at):
             return
+        # Woken before its deadline, the actor registers the reminder again.
+        pause = min(max(0.0, wake_at - self._actor.now()), _LONGEST_PAUSE_SECONDS)
         await self._actor.register_reminder(
             WAKE,
             b"",
-            # Rounded up: woken too early, the actor would only register the reminder again.
-            due_time=timedelta(microseconds=ceil(max(0.0, wake_at - self._actor.now()) * 1_000_000)),
+            # Rounded up: otherwise it would be registered again for the last fraction of a microsecond.
+            due_time=timedelta(microseconds=ceil(pause * 1_000_000)),
             period=None,
             failure_policy=_NEVER_GIVE_UP,
         )

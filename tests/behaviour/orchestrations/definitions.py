@@ -149,6 +149,11 @@ async def hold() -> str:
     return "held"
 
 
+@app.activity(queue="prioritised")
+async def note(text: str) -> None:
+    effect(text)
+
+
 # Orchestrations
 
 
@@ -288,6 +293,19 @@ async def countdown(ctx: Context, left: int) -> dict[str, int]:
     if left:
         ctx.continue_as_new(left - 1)
     return {"execution_id": ctx.execution_id}
+
+
+@app.orchestration
+async def noting(ctx: Context, text: str) -> None:
+    """Three activities: with the priority of the instance, and with two of its own."""
+    await asyncio.gather(
+        ctx.call(note, text), ctx.call(note, f"{text} first", priority=0), ctx.call(note, f"{text} last", priority=9)
+    )
+
+
+@app.orchestration(mailboxes=["letters"])
+async def scheduled(ctx: Context) -> list[Any]:
+    return [ctx.now().isoformat(), await ctx.receive("letters")]
 
 
 @app.orchestration

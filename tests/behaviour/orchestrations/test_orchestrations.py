@@ -74,6 +74,7 @@ async def test_the_status_has_every_field(server: Server) -> None:
         "error": None,
         "custom_status": {"waits": True},
         "tags": {},
+        "priority": 0,
         "execution_id": 1,
         "events": 2,
         "created_at": 0,

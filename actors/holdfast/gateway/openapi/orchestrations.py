@@ -21,6 +21,7 @@ document = partial(any_document, tag="orchestrations")
 class StartAnswer(Answer):
     instance_id: str
     created: bool
+    delivered: bool | None = None
 
 
 class FailureShown(Answer):
@@ -49,6 +50,7 @@ class StatusAnswer(Answer):
     error: FailureShown | None
     custom_status: Any
     tags: dict[str, str]
+    priority: int
     execution_id: int
     events: int
     created_at: str
@@ -96,6 +98,7 @@ _STATUS = {
     "error": None,
     "custom_status": None,
     "tags": {"customer": "acme"},
+    "priority": 0,
     "execution_id": 1,
     "events": 3,
     "created_at": "2026-02-28T16:13:35.123Z",
@@ -127,7 +130,8 @@ def start(body: type[BaseModel]) -> Document:
         StartAnswer,
         {"instance_id": "order-17", "created": True},
         errors.NotFound,
-        body=body.model_json_schema(),
+        errors.OrchestrationEnded,
+        body=body,
         sent={"instance_id": "order-17", "input": {"order": 17}, "tags": {"customer": "acme"}},
         required=False,
         status=202,
@@ -190,7 +194,7 @@ OUTCOME = document(
     SuccessAnswer,
     _SUCCESS,
     errors.NotFound,
-    body=requests.OutcomeRequest.model_json_schema(),
+    body=requests.OutcomeRequest,
     sent={"of": "activity", "execution_id": 1, "scheduled_seq": 2, "result": "null"},
     status=202,
 )

@@ -78,7 +78,7 @@ def document(
     example: dict[str, Any],
     *refusals: type[errors.HoldfastError],
     query: type[BaseModel] | None = None,
-    body: dict[str, Any] | None = None,
+    body: dict[str, Any] | type[BaseModel] | None = None,
     sent: Any = None,
     required: bool = True,
     tag: str = "queues",

@@ -15,8 +15,9 @@ const because = (reason) => (reason ? `: ${reason}` : "");
 
 // For each type, the CSS class and the sentence, from the event and the one that scheduled it.
 const EVENTS = {
-  OrchestrationStarted: ({ name, version, parent }) =>
-    ["", `${name}, version ${version}, started${parent ? ` by ${parent.instance_id}` : ""}`],
+  OrchestrationStarted: ({ name, version, parent, start_at: later }) =>
+    ["", `${name}, version ${version}, started${parent ? ` by ${parent.instance_id}` : ""}`
+      + (later ? `, to begin at ${moment(new Date(later))}` : "")],
   ActivityScheduled: ({ name, attempt }) => ["", `${name} scheduled${attempt > 1 ? `, attempt ${attempt}` : ""}`],
   ActivityCompleted: (event, scheduled) =>
     ["good", `${scheduled?.name ?? "An activity"} completed${after(event, scheduled)}`],

@@ -24,9 +24,9 @@ from holdfast.orchestration.actor.loaded_instance import LoadedInstance, TurnFul
 from holdfast.orchestration.api import replies as answers
 from holdfast.orchestration.api import requests
 from holdfast.orchestration.api.interface import OrchestrationActorInterface, OrchestrationServiceInterface
+from holdfast.orchestration.core import messages
 from holdfast.orchestration.core.instance import Verdict
 from holdfast.orchestration.core.limits import TURN_BYTES
-from holdfast.orchestration.core.messages import Start
 from holdfast.orchestration.core.replay import unanswered
 from holdfast.orchestration.index.tenant_index import TenantDirectory
 from holdfast.orchestration.index.writer import IndexWriter, confirm
@@ -301,10 +301,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 if isinstance(request, requests.CancelChildRequest) and not request.is_from(state.record.parent):
                     return answers.taken(Verdict.NOT_A_CHILD)
                 message = request.message()  # type: ignore[attr-defined]
-                if isinstance(message, Start):
-                    state.check_start(message.name, message.version)
-                reply = await state.deliver(turn, message)
-                return answers.started(state.record, reply) if isinstance(message, Start) else answers.taken(reply)
+                if isinstance(message, messages.Start):
+                    return await self._begin(turn, state, message)
+                return answers.taken(await state.deliver(turn, message))
             look = _LOOKS.get(method)
             if look is None:
                 raise InvalidRequest(f"There is no method {method}.")
@@ -316,6 +315,17 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             if error.status >= 500 and method not in _READS:
                 raise
             return refused(error)
+
+    async def _begin(self, turn: Turn, state: LoadedInstance, message: messages.Start) -> Answer:
+        state.check_start(message.name, message.version)
+        created = not state.record.exists
+        reply = await state.deliver(turn, message)
+        delivered = None
+        if message.event is not None and not isinstance(reply, HoldfastError):
+            if not created:
+                reply = await state.deliver(turn, message.event)
+            delivered = reply is not Verdict.NO_SUBSCRIBER
+        return answers.started(state.record, reply, created=created, delivered=delivered)
 
     async def _status(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         record = _existing(state.record)

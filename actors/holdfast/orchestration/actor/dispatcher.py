@@ -112,6 +112,8 @@ class EffectDispatcher:
             "input": orjson.Fragment(effect.input.encode()),
         }
         item: Answer = {"item": call, "idempotency_key": key}
+        if effect.priority:
+            item["priority"] = effect.priority
         if again:
             call["again"] = True
             # Only for repeats: deduplicating every push would cost the queue as much as the push itself. An activity

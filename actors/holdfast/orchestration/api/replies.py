@@ -8,7 +8,6 @@ import orjson
 
 from holdfast.errors import HoldfastError
 from holdfast.orchestration.core.history import shown_payload
-from holdfast.orchestration.core.instance import Verdict
 from holdfast.pushpop.api.replies import iso, refused
 from holdfast.runtime.serialization import is_deep
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
-_TIMES = ("timestamp", "fire_at")
+_TIMES = ("timestamp", "fire_at", "start_at")
 
 
 def taken(reply: Reply) -> Answer:
@@ -31,15 +30,17 @@ def taken(reply: Reply) -> Answer:
     return {"success": True, "outcome": reply.value}
 
 
-def started(record: InstanceRecord, reply: Reply) -> Answer:
+def started(record: InstanceRecord, reply: Reply, *, created: bool, delivered: bool | None = None) -> Answer:
+    """Returns the reply to a start; ``delivered`` is whether its event, if it has one, was taken."""
     if isinstance(reply, HoldfastError):
         return refused(reply)
-    return {
+    answer: Answer = {
         "success": True,
         "instance_id": record.instance_id,
-        "created": reply is Verdict.RECORDED,
+        "created": created,
         "parent": None if record.parent is None else record.parent.dump(),
     }
+    return answer if delivered is None else answer | {"delivered": delivered}
 
 
 def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> Answer:
@@ -54,6 +55,7 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
         "error": shown_failure(ending["error"]) if "error" in ending else None,
         "custom_status": _value(record.custom_status),
         "tags": record.tags,
+        "priority": record.priority,
         "execution_id": record.execution_id,
         "events": record.events,
         "created_at": iso(record.created_at),

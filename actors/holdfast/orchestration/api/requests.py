@@ -22,8 +22,9 @@ from holdfast.orchestration.core.messages import (
     Suspend,
 )
 from holdfast.orchestration.tags import MAX_TAGS, check_tags
-from holdfast.pushpop.api.requests import Key, Request, Text
+from holdfast.pushpop.api.requests import MAX_PRIORITY, Key, Request, Text
 from holdfast.runtime.serialization import check_lossless, check_number_of_containers, dump, load
+from holdfast.wire.times import read_time
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_PAGE = 1000
@@ -37,6 +38,18 @@ TagsField = Annotated[
         examples=[{"customer": "acme"}],
     ),
 ]
+PriorityField = Annotated[
+    int | None,
+    Field(ge=0, le=MAX_PRIORITY, description="The priority of its activities in their queues; the lowest runs first."),
+]
+StartAtField = Annotated[
+    str | None,
+    Field(
+        max_length=64,
+        description="When its code begins, in ISO 8601; until then it is PENDING.",
+        examples=["2026-11-17T06:00:00Z"],
+    ),
+]
 
 
 class ParentRequest(Request):
@@ -46,11 +59,28 @@ class ParentRequest(Request):
     scheduled_seq: Annotated[int, Field(ge=1)]
 
 
+class StartEvent(Request):
+    """An event that is raised together with a start, also when the instance exists already."""
+
+    name: Name
+    data: Annotated[Any, Field(description="Any JSON value.")] = None
+    event_id: Annotated[Key, Field(min_length=1, description="An event raised again with the same id counts once.")] = (
+        None
+    )
+
+    def message(self) -> RaiseEvent:
+        check_id(self.name, "event name")
+        return RaiseEvent(name=self.name, data=payload(self.data, "event.data"), event_id=self.event_id)
+
+
 class StartRequest(Request):
     name: Name
     input: Annotated[Any, Field(description="Any JSON value.")] = None
     version: Annotated[str | None, Field(max_length=255)] = None
     tags: TagsField = None
+    priority: PriorityField = None
+    start_at: StartAtField = None
+    event: StartEvent | None = None
     #: The instance that starts this one as a child.
     parent: ParentRequest | None = None
     #: Seeds random numbers and identifies the incarnation; generated when left out.
@@ -65,6 +95,9 @@ class StartRequest(Request):
             version=self.version,
             parent=parent,
             tags=None if self.tags is None else check_tags(self.tags),
+            priority=self.priority,
+            start_at=None if self.start_at is None else read_time(self.start_at, "start_at"),
+            event=None if self.event is None else self.event.message(),
         )
 
 

@@ -18,6 +18,7 @@ from holdfast.orchestration.core.payloads import ANYTHING, Codec, codec, keepabl
 from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, definition_of
 from holdfast.orchestration.loop.source_lines import line_of_caller
 from holdfast.orchestration.retry import ONCE, Retry
+from holdfast.pushpop.api.requests import MAX_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -91,30 +92,57 @@ class Context:
 
     @overload
     async def call(
-        self, activity: Callable[[Input], Awaitable[Output]], input: Input, *, retry: Retry | None = None
+        self,
+        activity: Callable[[Input], Awaitable[Output]],
+        input: Input,
+        *,
+        retry: Retry | None = None,
+        priority: int | None = None,
     ) -> Output: ...
-    @overload
-    async def call(self, activity: Callable[[], Awaitable[Output]], *, retry: Retry | None = None) -> Output: ...
     @overload
     async def call(
-        self, activity: Callable[[Input], Output], input: Input, *, retry: Retry | None = None
+        self, activity: Callable[[], Awaitable[Output]], *, retry: Retry | None = None, priority: int | None = None
     ) -> Output: ...
     @overload
-    async def call(self, activity: Callable[[], Output], *, retry: Retry | None = None) -> Output: ...
+    async def call(
+        self,
+        activity: Callable[[Input], Output],
+        input: Input,
+        *,
+        retry: Retry | None = None,
+        priority: int | None = None,
+    ) -> Output: ...
     @overload
-    async def call(self, activity: str, input: Any = None, *, retry: Retry | None = None) -> Any: ...
-    async def call(self, activity: Any, input: Any = None, *, retry: Retry | None = None) -> Any:  # noqa: A002
-        """Runs an activity on a worker and returns its result. Raises ActivityFailed when its last attempt failed."""
+    async def call(
+        self, activity: Callable[[], Output], *, retry: Retry | None = None, priority: int | None = None
+    ) -> Output: ...
+    @overload
+    async def call(
+        self, activity: str, input: Any = None, *, retry: Retry | None = None, priority: int | None = None
+    ) -> Any: ...
+    async def call(
+        self,
+        activity: Any,
+        input: Any = None,  # noqa: A002
+        *,
+        retry: Retry | None = None,
+        priority: int | None = None,
+    ) -> Any:
+        """Runs an activity on a worker and returns its result. Raises ActivityFailed when its last attempt failed.
+
+        ``priority`` is that of the item in the worker queue, where the lowest runs first; by default, the instance's.
+        """
         try:
             name, definition = self._activity(activity)
         except TypeError as error:
             await self._miss(history.ActivityScheduled, _name_of(activity), error)
         text = sendable((ANYTHING if definition is None else definition.input).dump(input), "An input")
         queue = ACTIVITIES if definition is None else definition.queue
+        fields: dict[str, Any] = {"name": name, "input": text, "queue": queue, "priority": self._priority(priority)}
         policy = retry or ONCE
         attempt = 1
         while True:
-            answer = await self._ask(history.ActivityScheduled, name=name, input=text, queue=queue, attempt=attempt)
+            answer = await self._ask(history.ActivityScheduled, **fields, attempt=attempt)
             if isinstance(answer, history.ActivityCompleted):
                 try:
                     return (ANYTHING if definition is None else definition.result).load(answer.result)
@@ -276,6 +304,13 @@ class Context:
         if not isinstance(definition, Activity):
             raise TypeError(f"{_name_of(activity)} is not an activity: declare it with @app.activity.")
         return definition.name, definition
+
+    def _priority(self, given: int | None) -> int | None:
+        if given is None:
+            return self._execution.started.priority
+        if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MAX_PRIORITY:
+            raise ValueError(f"A priority is an integer from 0 to {MAX_PRIORITY}.")
+        return given or None
 
     async def _orchestration(self, orchestration: Any, version: str | None) -> Orchestration:
         given: Orchestration | None = None

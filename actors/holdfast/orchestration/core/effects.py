@@ -32,6 +32,7 @@ class RunActivity(Effect):
     input: Json
     queue: str
     attempt: int
+    priority: int | None = None
 
     @property
     def target(self) -> str:
@@ -46,6 +47,7 @@ class RunActivity(Effect):
             input=event.input,
             queue=event.queue,
             attempt=event.attempt,
+            priority=event.priority,
         )
 
 

@@ -69,6 +69,8 @@ class Execution:
         self.wall = started.timestamp
         self.suspended = False
         self.cancelling = False
+        #: Whether the code has yet to begin, at ``start_at``.
+        self.pending = started.start_at is not None
         self.ended: Event | None = None
         #: Events and effects the instance has not collected yet.
         self.events: list[Event] = []
@@ -352,12 +354,23 @@ class Execution:
             answered.promise.set_result(event)
 
     async def _run(self) -> Any:
+        if self.started.start_at is not None:
+            await self._wait_until(self.started.start_at)
+            self.pending = False
         # Inside the main task an invalid input of continue_as_new fails the orchestration like any other error.
         try:
             arguments = self.definition.arguments(self.started.input)
         except Exception as error:
             await self.refuse_value(error, "The input", self.started, self.started.name)
         return await self.definition.function(Context(self), *arguments)
+
+    async def _wait_until(self, moment: float) -> None:
+        reached = self.loop.create_future()
+        timer = self.loop.call_at(moment, reached.set_result, None)
+        try:
+            await reached
+        finally:
+            timer.cancel()
 
     def _decide(self, commands: list[Command]) -> list[Event]:
         if self._transcript is None:

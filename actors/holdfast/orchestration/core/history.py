@@ -73,6 +73,10 @@ class OrchestrationStarted(Event):
     mailboxes: list[str] | None = None
     #: The tags at the start of the execution; None for none.
     tags: Tags | None = None
+    #: The priority of its activities in their queues, unless a call has its own; None for 0.
+    priority: int | None = None
+    #: When the code begins; None for at once.
+    start_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,8 @@ class ActivityScheduled(Event):
     input: Json
     queue: str
     attempt: int
+    #: The priority of the item in the queue; None for 0.
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

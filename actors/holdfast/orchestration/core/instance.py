@@ -168,7 +168,10 @@ class Instance:
             return Status.PENDING
         if self.ending is not None:
             return _ENDINGS[type(self.ending)]
-        return Status.SUSPENDED if self._execution is not None and self._execution.suspended else Status.RUNNING
+        execution = self._execution
+        if execution is not None and execution.suspended:
+            return Status.SUSPENDED
+        return Status.PENDING if execution is not None and execution.pending else Status.RUNNING
 
     @property
     def execution_id(self) -> int:
@@ -257,8 +260,11 @@ class Instance:
                 self._collect(delivery, self._latest)
             for message in messages:
                 assert self.begun, "messages wait until all executions that can go on have done so"
-                delivery.replies.append(self._take(message, self._latest))
+                reply = self._take(message, self._latest)
                 self._collect(delivery, self._latest)
+                if isinstance(message, Start) and message.event is not None and reply is Verdict.RECORDED:
+                    reply = self._raise_at_start(delivery, message.event)
+                delivery.replies.append(reply)
         except (NonDeterminism, UnknownOrchestration) as error:
             raise Blocked(error) from error
         if self._execution is not None and self._mail_is_stored:
@@ -309,9 +315,24 @@ class Instance:
             parent=message.parent,
             mailboxes=sorted(definition.mailboxes),
             tags=message.tags or None,
+            priority=message.priority or None,
+            start_at=message.start_at if message.start_at is not None and message.start_at > now else None,
         )
         self._new_execution(started).begin()
         return Verdict.RECORDED
+
+    def _raise_at_start(self, delivery: TurnResult, event: RaiseEvent) -> Reply:
+        """Raises the event of the start that began this instance. An invalid event undoes the start."""
+        reply = self._take(event, self._latest)
+        self._collect(delivery, self._latest)
+        if isinstance(reply, OrchestrationEnded):
+            return Verdict.NO_SUBSCRIBER  # it has ended in its first step
+        if isinstance(reply, HoldfastError):
+            self.close()
+            self._execution = self.started = self.ending = None
+            delivery.events, delivery.effects = [], []
+            self._mail, self._old_event_ids = [], []
+        return reply
 
     def _outcome(self, message: Outcome, now: float) -> Reply:
         if message.execution_id != self.execution_id:
@@ -428,6 +449,7 @@ class Instance:
             unread=unread,
             mailboxes=sorted(definition.mailboxes.union(execution.started.mailboxes or ())),
             tags=execution.tags.recorded or None,
+            start_at=None,
         )
         return self._new_execution(started, mailboxes)
 

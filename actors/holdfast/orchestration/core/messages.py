@@ -20,6 +20,14 @@ class Message(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseEvent(Message):
+    name: str
+    data: Json
+    #: Identifies the event, so that a repeated send is recognised as a duplicate.
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Message):
     name: str
     input: Json
@@ -28,6 +36,12 @@ class Start(Message):
     version: str | None = None
     parent: Parent | None = None
     tags: Tags | None = None
+    #: The priority of its activities in their queues.
+    priority: int | None = None
+    #: When its code begins; at once if the time has passed.
+    start_at: float | None = None
+    #: Raised right after the start. An instance that exists is sent the event on its own.
+    event: RaiseEvent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +62,6 @@ class ActivityOutcome(Outcome):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubOrchestrationOutcome(Outcome):
     pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaiseEvent(Message):
-    name: str
-    data: Json
-    #: Identifies the event, so that a repeated send is recognised as a duplicate.
-    event_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,8 @@ class InstanceRecord:
         self.ended_at: float | None = None
         self.parent: Parent | None = None
         self.tags: Tags = {}
+        #: The priority of its activities, unless a call has its own.
+        self.priority = 0
         #: The number of events of the current execution.
         self.events = 0
         #: When the instance needs a turn even without a message.
@@ -111,7 +113,7 @@ class InstanceRecord:
 
     @property
     def exists(self) -> bool:
-        return self.status is not Status.PENDING
+        return self.execution_id > 0
 
     @property
     def ended(self) -> bool:
@@ -366,7 +368,7 @@ class InstanceRecord:
             self.created_at = event.timestamp
         self._mail.begin(event.execution_id, event.mail)
         self.name, self.version, self.parent = event.name, event.version, event.parent
-        self.tags = event.tags or {}
+        self.tags, self.priority = event.tags or {}, event.priority or 0
         self.execution_id, self.seed = event.execution_id, event.seed
         self.events = self._segments = 0
         self._keep(INPUT, event.input)
@@ -457,6 +459,7 @@ class InstanceRecord:
             "min_rank": self._rank_from,
             **self.blocking.dump(),
             **({"tags": self.tags} if self.tags else {}),
+            **({"priority": self.priority} if self.priority else {}),
         }
 
     @classmethod
@@ -484,7 +487,7 @@ class InstanceRecord:
         record.begun = head["first_step_done"]
         record.outbox = yield from Outbox.restore(head)
         record.blocking = Blocking.restore(head)
-        record.tags = head.get("tags", {})
+        record.tags, record.priority = head.get("tags", {}), head.get("priority", 0)
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
         return record
