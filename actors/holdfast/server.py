@@ -24,6 +24,9 @@ from holdfast.gateway import health
 from holdfast.gateway import ui as page
 from holdfast.gateway.auth.audit_log import AuditLog
 from holdfast.gateway.dapr_api.actors import ActorApi
+from holdfast.gateway.dapr_api.invocation import ServiceInvocation
+from holdfast.gateway.dapr_api.metadata import SidecarMetadata
+from holdfast.gateway.dapr_api.sidecar import SidecarApi
 from holdfast.gateway.idempotency import Idempotency
 from holdfast.gateway.metrics import endpoint as metrics
 from holdfast.gateway.metrics.endpoint import RequestsCounted
@@ -110,6 +113,8 @@ class Gateway:
     begin_stop: Callable[[], None]
     #: Finishes background calls whose requests were already answered.
     close: Callable[[], Awaitable[None]]
+    #: What the host tells Dapr SDKs about itself; None beside daprd, which tells it.
+    metadata: SidecarMetadata | None = None
 
 
 def create_gateway(
@@ -147,14 +152,17 @@ def create_gateway(
     if host.sidecar_app is not None:
         by_root |= dict.fromkeys(sidecar_roots, host.sidecar_app)
     front: ASGIApp = PrefixRouter(by_root, app)
+    metadata = None
     if isinstance(host, InProcessHost):
-        health.install_dapr_api(app, host)
-        front = ActorApi(front, host, audit)
+        metadata = SidecarMetadata(host)
+        front = ActorApi(SidecarApi(front, host, metadata, audit), host, audit)
     sidecar_paths = [f"/{root}/" for root in sidecar_roots]
     front = BodyLimits(front, audit, [*sidecar_paths, "/v1.0/"])
     if quotas.limit_requests:
         front = RateLimit(front, lambda tenant: quotas.of(tenant).requests_per_second, audit)
     front = Authentication(front, audit, tokens, sidecar_paths)
+    if isinstance(host, InProcessHost):
+        front = ServiceInvocation(front, host.app_id)
     front = SameOrigin(front, audit, HostNames(allowed_hosts, loopback=loopback, tokens=tokens is not None))
     front = RequestsCounted(front, host.client.metrics.registry)
 
@@ -163,7 +171,7 @@ def create_gateway(
         orchestrations.begin_stop()
         queues.begin_stop()
 
-    return Gateway(front, host, audit, begin_stop, queues.close)
+    return Gateway(front, host, audit, begin_stop, queues.close, metadata)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -204,6 +212,8 @@ async def serve(
     SIGHUP reloads ``token_file`` at once; the server also polls the file for changes.
     """
     host = gateway.host
+    if gateway.metadata is not None:
+        gateway.metadata.address, gateway.metadata.port = listener.getsockname()[:2]
     registry = Registry.of(app.registry for app in apps)
     own = (*OWN_ACTORS, orchestration_actor(registry))
     for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):

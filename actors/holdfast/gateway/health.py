@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Request, Response
+from fastapi import Request  # noqa: TC002 (FastAPI reads the annotations)
 from pydantic import BaseModel
 
 from holdfast import __version__
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from holdfast.gateway.auth.principal import Caller
     from holdfast.runtime.contract import Host
-    from holdfast.runtime.in_process.host import InProcessHost
 
 
 class Alive(BaseModel):
@@ -86,38 +85,3 @@ def install(app: FastAPI, host: Host, stopping: asyncio.Event) -> None:
             tenant=caller.tenant,
             actors=[ActorType(type=name, active=count) for name, count in sorted(counts.items())],
         )
-
-
-def install_dapr_api(app: FastAPI, host: InProcessHost) -> None:
-    """Adds the endpoints of a Dapr sidecar that SDKs need, where this process replaces the sidecar."""
-
-    @app.get("/v1.0/healthz", include_in_schema=False, status_code=204)
-    @app.get("/v1.0/healthz/outbound", include_in_schema=False, status_code=204)
-    async def sidecar_health() -> Response:
-        ready = (await host.readiness()).ready
-        return Response(status_code=204 if ready else 500)
-
-    @app.get("/v1.0/metadata", include_in_schema=False)
-    async def metadata() -> dict[str, Any]:
-        actors = [{"type": name, "count": count} for name, count in (await host.active_counts()).items()]
-        ready = (await host.readiness()).ready
-        return {
-            "id": host.app_id,
-            "runtimeVersion": f"holdfast-{__version__}",
-            "actors": actors,
-            "components": [
-                {
-                    "name": "statestore",
-                    "type": "state.sqlite",
-                    "version": "v1",
-                    "capabilities": ["TRANSACTIONAL", "ACTOR"],
-                }
-            ],
-            "extended": {"holdfastHost": host.name},
-            "actorRuntime": {
-                "runtimeStatus": "RUNNING" if ready else "INITIALIZING",
-                "activeActors": actors,
-                "hostReady": ready,
-                "placement": "",
-            },
-        }

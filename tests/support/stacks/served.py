@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from holdfast.local import ChildProcess
@@ -21,7 +22,9 @@ from tests.support.checkout import ROOT
 from tests.support.stacks.base import ABSENT, CallFailed, Stack
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from multidict import CIMultiDictProxy
 
 APP_ID = "conformance"
 SECONDS_FOR_A_TEST = 240
@@ -94,6 +97,19 @@ class ServedStack(Stack):
                 return response.status, await response.read()
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             raise CallFailed("UNREACHABLE", repr(error)) from error
+
+    async def ask(
+        self,
+        verb: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> tuple[int, CIMultiDictProxy[str], bytes]:
+        """Status, headers and body of a request to the sidecar's port; the path is sent as it is."""
+        assert self._session is not None
+        url = URL(f"http://127.0.0.1:{self.api_port}{path}", encoded=True)
+        async with self._session.request(verb, url, data=body, headers=CIMultiDict(headers)) as response:
+            return response.status, response.headers, await response.read()
 
     async def call(self, actor_type: str, actor_id: str, method: str, data: Any = ABSENT) -> Any:
         body = None if data is ABSENT else json.dumps(data).encode()

@@ -9,8 +9,10 @@ from urllib.parse import unquote_to_bytes
 
 from holdfast.gateway.auth.principal import CALLER
 from holdfast.gateway.dapr_api.api_errors import ApiError, bad_request, fault, no_app_id
+from holdfast.gateway.dapr_api.bodies import read_body
 from holdfast.gateway.dapr_api.operations import ActorOperations, check_actor, decode, decode_times
-from holdfast.gateway.middleware.body_limits import MAX_BODY, MAX_CALL
+from holdfast.gateway.middleware.access import INVOKED
+from holdfast.gateway.middleware.body_limits import MAX_CALL
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class ActorApi:
         self._actors = ActorOperations(host, audit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{_PREFIX}/"):
+        if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{_PREFIX}/") or INVOKED in scope:
             await self._app(scope, receive, send)
             return
         scope["route"] = _PREFIX
@@ -76,11 +78,11 @@ class ActorApi:
                 message = "actor methods are called by POST or PUT, not by GET"
                 raise ApiError(405, "ERR_METHOD_NOT_ALLOWED", message, "UNIMPLEMENTED")
             case [kind, actor, "method", method] if verb in ("POST", "PUT", "DELETE"):
-                body = await _body(receive)
+                body = await read_body(receive)
                 return 200, await self._actors.invoke(scope[CALLER], verb, _METHOD_ROUTE, (kind, actor, method), body)
             case [kind, actor, "state"] if verb in ("POST", "PUT"):
                 check_actor(kind, actor)
-                await self._actors.transact(kind, actor, decode(await _body(receive, MAX_CALL)))
+                await self._actors.transact(kind, actor, decode(await read_body(receive, MAX_CALL)))
                 return 204, b""
             case [kind, actor, "state", key] if verb == "GET":
                 check_actor(kind, actor)
@@ -102,7 +104,7 @@ class ActorApi:
             case "DELETE":
                 await self._actors.unregister_reminder(*target)
             case _:
-                request = decode_times(await _body(receive, MAX_CALL))
+                request = decode_times(await read_body(receive, MAX_CALL))
                 await self._actors.register_reminder(*target, request)
         return 204, b""
 
@@ -110,7 +112,7 @@ class ActorApi:
         if verb == "DELETE":
             self._actors.unregister_timer(*target)
         else:
-            self._actors.register_timer(*target, decode_times(await _body(receive, MAX_CALL)))
+            self._actors.register_timer(*target, decode_times(await read_body(receive, MAX_CALL)))
         return 204, b""
 
 
@@ -132,18 +134,3 @@ def _segments(scope: Scope) -> list[str]:
     if any(part in (b"", b".", b"..") for part in raw):
         return []
     return [unquote_to_bytes(part).decode("utf-8", "replace") for part in raw]
-
-
-async def _body(receive: Receive, most: int = MAX_BODY) -> bytes:
-    parts = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise bad_request("failed to read body: the caller disconnected")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise bad_request("failed to read body: stream too large")
-        if not message.get("more_body"):
-            return b"".join(parts)

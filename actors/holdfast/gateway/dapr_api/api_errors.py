@@ -76,7 +76,11 @@ def no_app_id() -> ApiError:
     return ApiError(404, "ERR_DIRECT_INVOKE", message, "NOT_FOUND")
 
 
-def invalid_invocation(app_id: str, reason: str) -> ApiError:
+def no_such_app(app_id: str) -> ApiError:
+    return failed_invocation(app_id, f"failed to resolve address for '{app_id}': this host runs one app")
+
+
+def failed_invocation(app_id: str, reason: str) -> ApiError:
     return ApiError(500, "ERR_DIRECT_INVOKE", f"failed to invoke, id: {app_id}, err: {reason}", "INTERNAL")
 
 

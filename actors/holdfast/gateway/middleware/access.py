@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 #: and Dapr SDKs poll it without one.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1.0/healthz", "/v1.0/healthz/outbound", *page.FILES})
 
-# The path prefix of the API that Dapr SDKs call on their sidecar.
-_SIDECAR_API = "/v1.0/"
+#: The path prefix of the API that Dapr SDKs call on their sidecar.
+SIDECAR_API = "/v1.0/"
+_INVOCATIONS = "/v1.0/invoke/"
+#: The key in the ASGI scope of a request that came as a call of this server's app id.
+INVOKED = "holdfast.invoked"
 _IDENTITY_HEADERS = frozenset({b"authorization", b"dapr-api-token", b"holdfast-tenant"})
 _WITHOUT_TOKENS = Caller()
 # Query parameters that other services use for a token.
@@ -43,6 +46,8 @@ class SameOrigin:
     A page may send a plain POST to any server without a preflight, and bodies are parsed as JSON whatever their content
     type. The check is the same with tokens, without them and with ``--insecure``. The header Host must also be one that
     ``host_names`` accepts.
+
+    A service may pass on the headers of a page with its calls by app id (:func:`_is_from_service`).
     """
 
     def __init__(self, app: ASGIApp, audit: AuditLog, host_names: HostNames) -> None:
@@ -60,6 +65,7 @@ class SameOrigin:
 
     def _refusal(self, scope: Scope) -> HoldfastError | None:
         refusal = origin = host = None
+        from_other_site = False
         for name, value in scope["headers"]:
             if name == b"host":
                 if host is not None:
@@ -70,9 +76,11 @@ class SameOrigin:
             elif name == b"origin":
                 origin = value
             elif name == b"sec-fetch-site" and value in _OTHER_SITE_VALUES:
-                refusal = _OTHER_SITES
+                from_other_site = True
         # Browsers that do not send Sec-Fetch-Site still send Origin.
         if origin is not None and origin.partition(b"://")[2] != host:
+            from_other_site = True
+        if from_other_site and not _is_from_service(scope):
             refusal = _OTHER_SITES
         return None if refusal is None or scope["path"] in OPEN_PATHS else Forbidden(refusal)
 
@@ -81,7 +89,7 @@ class Authentication:
     """Identifies the caller and stores it in the scope. Without tokens every caller is an operator.
 
     A token is sent as ``Authorization: Bearer TOKEN``. Dapr SDKs only know the header ``dapr-api-token``, which is
-    accepted on the paths of the sidecar API.
+    accepted on the paths of the sidecar API and for calls by app id.
     """
 
     def __init__(
@@ -113,23 +121,46 @@ class Authentication:
         if path in OPEN_PATHS:
             return
         given = _given(scope)
-        caller = _WITHOUT_TOKENS if self._tokens is None else self._known(self._tokens(), path, given)
+        caller = _WITHOUT_TOKENS if self._tokens is None else self._known(self._tokens(), path, given, INVOKED in scope)
         # Set before the checks below, so that the audit log names the caller of a refused request too.
         scope[CALLER] = caller
         if (named := given.get(b"holdfast-tenant")) is not None:
             scope[CALLER] = caller = _of_tenant(caller, named)
-        if path.startswith(_SIDECAR_API):
+        if path.startswith(SIDECAR_API):
             caller.require_operator()
 
-    def _known(self, tokens: Tokens, path: str, given: dict[bytes, bytes]) -> Caller:
+    def _known(self, tokens: Tokens, path: str, given: dict[bytes, bytes], invoked: bool) -> Caller:
         kind, _, bearer = given.get(b"authorization", b"").partition(b" ")
         sent = [bearer.strip()] if kind.lower() == b"bearer" else []
-        if path.startswith(_SIDECAR_API):
+        if path.startswith(SIDECAR_API) or invoked:
             sent.append(given.get(b"dapr-api-token", b""))
         for token in sent:
             if (caller := tokens.caller(token)) is not None:
                 return caller
         raise Unauthorized("Unknown token." if any(sent) else None)
+
+
+def _is_from_service(scope: Scope) -> bool:
+    """Returns whether this is a call by app id that no page can send.
+
+    A browser asks before it sends the header ``dapr-app-id`` or a token for a page of another site (a preflight), and
+    neither this server nor daprd, which passes the question on, permits it. A call by app id alone proves nothing:
+    pages can call any sidecar on their machine.
+    """
+    by_path = scope["path"].startswith(_INVOCATIONS)
+    by_sidecar = bearer = sidecar_token = False
+    for name, value in scope["headers"]:
+        match name:
+            case b"dapr-app-id":
+                return True
+            case b"dapr-callee-app-id":
+                by_sidecar = True
+            case b"authorization":
+                bearer = value[:7].lower() == b"bearer "
+            case b"dapr-api-token":
+                sidecar_token = True
+    # daprd adds a dapr-api-token to the calls that it passes on.
+    return bearer if by_sidecar else by_path and (bearer or sidecar_token)
 
 
 def _check_query(query: bytes) -> None:
