@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.behaviour.stacks import on_every_stack
 from tests.support.rest import Queue
-from tests.support.server import until
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server
@@ -35,7 +35,7 @@ async def test_queues_and_the_process_are_shown(server: Server) -> None:
         seen.update({(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples})
         return value("holdfast_queue_acknowledged_items_total", queue=name) == 2
 
-    await until(shown, what="what was acknowledged is counted")
+    await eventually(shown, what="what was acknowledged is counted")
     assert value("holdfast_queue_pushed_items_total", queue=name) == 5
     assert value("holdfast_queue_depth_items", queue=name, state="waiting") == 3
     assert (value("holdfast_turn_duration_seconds_count", actor_type="PushPopActor") or 0) >= 3

@@ -9,7 +9,8 @@ from holdfast import Client
 from tests.behaviour.queues.test_long_polls import waiting
 from tests.behaviour.stacks import ALL, KILLED, on_stacks
 from tests.support.runs import Run
-from tests.support.stacks.base import CallFailed, eventually
+from tests.support.stacks.base import CallFailed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Queue, Server

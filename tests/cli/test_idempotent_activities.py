@@ -15,8 +15,8 @@ from holdfast import Client, errors
 from holdfast.client.idempotency import IdempotencyCalls
 from tests.cli import idempotent_activities
 from tests.cli.test_worker import Worker
-from tests.support.server import Server, until
-from tests.support.waiting import lines_of
+from tests.support.server import Server
+from tests.support.waiting import eventually, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ async def happened(folder: Path, count: int) -> list[str]:
     async def so_many() -> bool:
         return len(effects(folder)) >= count
 
-    await until(so_many, what=f"{count} effects")
+    await eventually(so_many, what=f"{count} effects")
     return effects(folder)
 
 
@@ -74,7 +74,7 @@ async def test_a_worker_that_was_held_up_is_not_heard_any_more(
             async def given_up() -> bool:
                 return "WARNING" in (tmp_path / "stalled.log").read_text()
 
-            await until(given_up, what="the first one is told that it is too late")
+            await eventually(given_up, what="the first one is told that it is too late")
         assert (await run.status()).status == "RUNNING"
         (tmp_path / f"released-{next_one}").touch()
         assert await run.result(timeout=20) == next_one

@@ -13,7 +13,7 @@ from holdfast.local import ChildProcess
 from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
 from tests.support.checkout import ROOT
-from tests.support.server import until
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +43,8 @@ async def test_the_shop_fills_its_queues_once_and_ends_in_order(tmp_path: Path) 
         await shop.start()
         try:
             await shop.wait_ready(answers_ok(f"{url}/readyz"))
-            await until(lambda: welcomed(shop, url), what="it says what to try")
-            await until(lambda: listed(url), what="both queues are listed")
+            await eventually(lambda: welcomed(shop, url), what="it says what to try")
+            await eventually(lambda: listed(url), what="both queues are listed")
             orders = await look(f"{url}/queue/shop-orders")
             assert orders["counters"]["pushed"] == 11
             assert orders["count"] + orders["locked"] > 0

@@ -17,7 +17,9 @@ from holdfast import Client, errors
 from holdfast.local import ChildProcess
 from holdfast.local.ports import free_port
 from tests.support import workflows
-from tests.support.server import Server, Way, lose_answer, unavailable, until
+from tests.support.proxy import FaultyProxy, lose_answer, unavailable
+from tests.support.server import Server
+from tests.support.waiting import eventually
 from tests.support.workflows import Order, Receipt
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class Worker:
         async def said() -> bool:
             return words in self.process.logged()
 
-        await until(said, what=f"it says {words!r}")
+        await eventually(said, what=f"it says {words!r}")
 
 
 @pytest.fixture
@@ -99,7 +101,7 @@ async def taken(client: Client, run: Run[Any]) -> None:
     async def locked() -> bool:
         return (await client.queue(ACTIVITIES).stats()).locked == 1
 
-    await until(locked, what=f"an activity of {run.instance_id} is taken")
+    await eventually(locked, what=f"an activity of {run.instance_id} is taken")
 
 
 async def test_activities_are_run_elsewhere_and_what_comes_of_them_arrives(
@@ -119,7 +121,7 @@ async def test_activities_are_run_elsewhere_and_what_comes_of_them_arrives(
             stats = await client.queue(ACTIVITIES).stats()
             return (stats.count, stats.locked, stats.dead_letters) == (0, 0, 0)
 
-        await until(empty, what="nothing is left of them")
+        await eventually(empty, what="nothing is left of them")
         assert await worker.stop() == 0
     assert "Traceback" not in worker.process.logged()
 
@@ -200,7 +202,7 @@ async def test_what_a_killed_worker_had_is_taken_by_another(client: Client, alon
             locks = await queue.in_flight()
             return bool(locks) and locks[0].lock_id_prefix != lock.lock_id_prefix
 
-        await until(taken_again, what="the activity is taken again")
+        await eventually(taken_again, what="the activity is taken again")
 
 
 async def test_a_worker_outlives_its_server(serve: Callable[..., Server], tmp_path: Path) -> None:
@@ -228,7 +230,7 @@ async def test_a_server_stops_while_workers_and_consumers_wait(serve: Callable[.
                 async with aiohttp.ClientSession() as session, session.get(f"{server.url}/metrics") as response:
                     return "holdfast_long_polls_waiting 2.0" in await response.text()
 
-            await until(waiting, what="the worker and the consumer wait")
+            await eventually(waiting, what="the worker and the consumer wait")
             async with asyncio.timeout(8):
                 assert await server.stop() == 0
             consuming.cancel()
@@ -246,12 +248,12 @@ async def _ignore(message: object) -> None: ...
 
 
 async def test_answers_that_are_lost_cost_nothing_but_time(client: Client, alone: Server, tmp_path: Path) -> None:
-    way = Way(alone)
-    await way.open()
+    proxy = FaultyProxy(alone)
+    await proxy.open()
     try:
-        way.on("/outcome", lose_answer, unavailable)
-        way.on("/complete", lose_answer, unavailable)
-        async with Worker(tmp_path, way.url) as worker:
+        proxy.on("/outcome", lose_answer, unavailable)
+        proxy.on("/complete", lose_answer, unavailable)
+        async with Worker(tmp_path, proxy.url) as worker:
             run = await client.start(workflows.checkout, Order(number=1, lines=["oar", "rope"]))
             assert await run.result(timeout=30) == Receipt(number=1, shipped=["oar shipped", "rope shipped"])
 
@@ -259,10 +261,10 @@ async def test_answers_that_are_lost_cost_nothing_but_time(client: Client, alone
                 stats = await client.queue(ACTIVITIES).stats()
                 return (stats.count, stats.locked) == (0, 0)
 
-            await until(completed, what="both are off their queue")
+            await eventually(completed, what="both are off their queue")
             assert await worker.stop() == 0
     finally:
-        await way.close()
+        await proxy.close()
     assert (await client.queue(ACTIVITIES).stats()).counters["popped"] == 2
     assert [event.type async for event in run.history()].count("ActivityCompleted") == 2
 
@@ -281,7 +283,7 @@ async def test_what_strangers_push_becomes_a_dead_letter_and_stops_nobody(
             async def buried() -> bool:
                 return (await queue.stats()).dead_letters == len(STRANGE)
 
-            await until(buried, what="they are dead letters")
+            await eventually(buried, what="they are dead letters")
             letters = [letter async for letter in queue.dead_letters()]
             assert [letter.item for letter in letters] == STRANGE
             assert {letter.reason for letter in letters} == {"It is not an activity."}

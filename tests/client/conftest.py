@@ -11,7 +11,8 @@ import pytest
 
 from holdfast import Client
 from tests.support import workflows
-from tests.support.server import Server, Way
+from tests.support.proxy import FaultyProxy
+from tests.support.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,15 +52,15 @@ def queue(client: Client, name: str) -> Queue:
 
 
 @pytest.fixture
-async def way(server: Server) -> AsyncIterator[Way]:
-    made = Way(server)
+async def proxy(server: Server) -> AsyncIterator[FaultyProxy]:
+    made = FaultyProxy(server)
     await made.open()
     yield made
     await made.close()
 
 
 @pytest.fixture
-async def disturbed(way: Way, name: str) -> AsyncIterator[Queue]:
-    """The same queue, over a way on which things go wrong."""
-    async with Client(way.url) as made:
+async def disturbed(proxy: FaultyProxy, name: str) -> AsyncIterator[Queue]:
+    """The same queue, over a proxy that makes faults."""
+    async with Client(proxy.url) as made:
         yield made.queue(name)

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Client, errors
-from tests.support.server import Server, unavailable, until
+from tests.support.proxy import unavailable
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from holdfast.client import Message, Queue
-    from tests.support.server import Way
+    from tests.support.proxy import FaultyProxy
 
 
 @asynccontextmanager
@@ -35,7 +37,7 @@ async def drained(queue: Queue) -> None:
         stats = await queue.stats()
         return (stats.count, stats.locked) == (0, 0)
 
-    await until(is_empty, what="the queue is empty and nothing is locked")
+    await eventually(is_empty, what="the queue is empty and nothing is locked")
 
 
 async def test_one_lock_means_one_at_a_time_in_their_order(queue: Queue) -> None:
@@ -116,7 +118,7 @@ async def test_what_is_pushed_later_is_handled_too(queue: Queue) -> None:
             assert await seen.get() == item
 
 
-async def test_however_many_are_idle_one_waits_at_the_server(way: Way, disturbed: Queue) -> None:
+async def test_however_many_are_idle_one_waits_at_the_server(proxy: FaultyProxy, disturbed: Queue) -> None:
     async def handler(message: Message) -> None:
         pass
 
@@ -126,9 +128,9 @@ async def test_however_many_are_idle_one_waits_at_the_server(way: Way, disturbed
         pop = f"/queue/{disturbed.name}/pop"
 
         async def settled() -> bool:
-            return way.running.count(pop) == 1
+            return proxy.running.count(pop) == 1
 
-        await until(settled, what="one request waits")
+        await eventually(settled, what="one request waits")
 
 
 @pytest.mark.parametrize("locks", [1, 4])
@@ -256,7 +258,7 @@ async def test_a_handler_may_take_longer_than_its_lock_was_made_for(queue: Queue
             [lock] = await queue.in_flight()
             return (lock.expires_at - taken.expires_at).total_seconds() >= 2
 
-        await until(extended, what="the lock outlives itself")
+        await eventually(extended, what="the lock outlives itself")
         done.set()
 
     async with consuming(queue, handler, ttl_seconds=1):
@@ -266,9 +268,9 @@ async def test_a_handler_may_take_longer_than_its_lock_was_made_for(queue: Queue
 
 
 async def test_a_handler_whose_lock_is_lost_is_cancelled_and_the_message_comes_again(
-    way: Way, disturbed: Queue, queue: Queue
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
 ) -> None:
-    way.on("/extend-lock", *[unavailable] * 100)
+    proxy.on("/extend-lock", *[unavailable] * 100)
     await queue.push("a")
     ended: list[str] = []
 

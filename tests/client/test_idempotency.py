@@ -11,18 +11,20 @@ from holdfast import Client, errors
 from holdfast.client import Idempotency
 from holdfast.client.idempotency import IdempotencyCalls
 from tests.client.test_consume import consuming, drained
-from tests.support.server import unavailable, until
+from tests.support.proxy import unavailable
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from holdfast.client import Message, Queue
-    from tests.support.server import Server, Way
+    from tests.support.proxy import FaultyProxy
+    from tests.support.server import Server
 
 
 @pytest.fixture
-async def cut_off(way: Way) -> AsyncIterator[Client]:
-    async with Client(way.url, retries=0) as made:
+async def cut_off(proxy: FaultyProxy) -> AsyncIterator[Client]:
+    async with Client(proxy.url, retries=0) as made:
         yield made
 
 
@@ -132,7 +134,7 @@ async def test_a_lease_lasts_as_long_as_the_run(client: Client, name: str) -> No
         async def renewed() -> bool:
             return (await record(client, name))["lease_expires_at"] > first
 
-        await until(renewed, what="the lease is renewed")
+        await eventually(renewed, what="the lease is renewed")
 
     assert (await client.idempotent(key=name, run=effect, lease_seconds=1)).ran
     assert (await record(client, name))["attempts"] == 1
@@ -150,9 +152,9 @@ async def test_what_somebody_else_runs_is_reported_or_waited_for(client: Client,
 
 
 async def test_a_lease_that_cannot_be_renewed_ends_the_run_before_another_begins(
-    way: Way, cut_off: Client, client: Client, name: str
+    proxy: FaultyProxy, cut_off: Client, client: Client, name: str
 ) -> None:
-    way.on("/renew", *[unavailable] * 100)
+    proxy.on("/renew", *[unavailable] * 100)
     ended = asyncio.Event()
 
     async def effect() -> None:
@@ -166,7 +168,7 @@ async def test_a_lease_that_cannot_be_renewed_ends_the_run_before_another_begins
         return "done"
 
     running = asyncio.create_task(cut_off.idempotent(key=name, run=effect, lease_seconds=2))
-    await until(lambda: _begun(client, name), what="it runs")
+    await eventually(lambda: _begun(client, name), what="it runs")
     assert (await client.idempotent(key=name, run=takes_over, wait_seconds=20)).result == "done"
     with pytest.raises(errors.LeaseLost):
         await running
@@ -180,19 +182,19 @@ async def _begun(client: Client, name: str) -> bool:
 
 
 async def test_what_has_happened_is_recorded_when_the_server_is_back(
-    way: Way, cut_off: Client, client: Client, name: str
+    proxy: FaultyProxy, cut_off: Client, client: Client, name: str
 ) -> None:
-    way.on("/commit", *[unavailable] * 3)
+    proxy.on("/commit", *[unavailable] * 3)
     assert (await cut_off.idempotent(key=name, run=lambda: 5)).result == 5
-    assert way.times("/commit") == 4
+    assert proxy.times("/commit") == 4
     assert (await record(client, name))["result"] == 5
 
 
 async def test_what_has_happened_and_is_not_recorded_is_told_apart_from_what_has_not(
-    way: Way, cut_off: Client, name: str
+    proxy: FaultyProxy, cut_off: Client, name: str
 ) -> None:
     async def effect() -> str:
-        await way.close()
+        await proxy.close()
         return "paid"
 
     with pytest.raises(errors.NotRecorded, match="The effect has happened") as told:
@@ -320,7 +322,7 @@ async def test_the_tenant_may_be_said(client: Client, queue: Queue) -> None:
 
 
 async def test_the_record_is_committed_before_the_message_is_acknowledged(
-    way: Way, disturbed: Queue, name: str
+    proxy: FaultyProxy, disturbed: Queue, name: str
 ) -> None:
     await disturbed.push("a", idempotency_key=name)
 
@@ -328,7 +330,7 @@ async def test_the_record_is_committed_before_the_message_is_acknowledged(
 
     async with consuming(disturbed, handler, idempotency=True):
         await drained(disturbed)
-    calls = [path.rsplit("/", 1)[1] for path in way.seen]
+    calls = [path.rsplit("/", 1)[1] for path in proxy.seen]
     assert calls.index("begin") < calls.index("commit") < calls.index("acknowledge")
 
 
@@ -361,7 +363,7 @@ async def test_a_message_waits_for_another_owner_without_being_delivered_again(c
         async def extended() -> bool:
             return bool((await _locks(queue))[0].expires_at > first.expires_at)
 
-        await until(extended, what="the lock is extended while it waits")
+        await eventually(extended, what="the lock is extended while it waits")
         await other.commit("other", b"1", None)
         await drained(queue)
     counters = (await queue.stats()).counters
@@ -372,7 +374,7 @@ async def _locks(queue: Queue) -> list[Any]:
     async def locked() -> bool:
         return bool(await queue.in_flight())
 
-    await until(locked, what="the message is taken")
+    await eventually(locked, what="the message is taken")
     return await queue.in_flight()
 
 
@@ -390,7 +392,7 @@ async def test_what_is_not_waited_for_comes_again_when_the_lease_is_over(client:
         async def put_off() -> bool:
             return (await queue.stats()).delayed == 1
 
-        await until(put_off, what="it is given back for later")
+        await eventually(put_off, what="it is given back for later")
         await drained(queue)
     # Delivered at once again and again, it would have become a dead letter.
     assert seen == [(2, "AlreadyInProgress: Another owner is running this. Try again when its lease has ended.")]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Client, errors
-from tests.support.server import lose_answer, unavailable, until
+from tests.support.proxy import lose_answer, unavailable
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from holdfast.client import Queue
-    from tests.support.server import Crossing, Way
+    from tests.support.proxy import FaultyProxy, ProxiedRequest
 
 
 async def given_back(queue: Queue) -> None:
@@ -20,7 +21,7 @@ async def given_back(queue: Queue) -> None:
         stats = await queue.stats()
         return (stats.count, stats.locked) == (1, 0)
 
-    await until(is_back, what="the item is back", within=10)
+    await eventually(is_back, what="the item is back", within=10)
 
 
 async def test_leaving_the_block_acknowledges(queue: Queue) -> None:
@@ -72,16 +73,16 @@ async def test_a_cancellation_gives_back_and_passes_on(queue: Queue) -> None:
 
 @pytest.mark.parametrize("wait_seconds", [0, 20], ids=["at once", "long poll"])
 async def test_a_cancellation_gives_back_what_an_answer_on_its_way_holds(
-    way: Way, disturbed: Queue, queue: Queue, wait_seconds: float
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue, wait_seconds: float
 ) -> None:
     locked = asyncio.Event()
 
-    async def hold_the_answer(crossing: Crossing) -> Any:
+    async def hold_the_answer(crossing: ProxiedRequest) -> Any:
         await crossing.pass_on()
         locked.set()
         return await asyncio.Event().wait()
 
-    way.on("/pop", hold_the_answer)
+    proxy.on("/pop", hold_the_answer)
     await queue.push("a")
 
     async def body() -> None:
@@ -98,15 +99,15 @@ async def test_a_cancellation_gives_back_what_an_answer_on_its_way_holds(
     assert (message.item, message.delivery_count) == ("a", 1)
 
 
-async def test_a_cancellation_ends_a_pop_whose_items_cannot_be_given_back(way: Way, disturbed: Queue) -> None:
+async def test_a_cancellation_ends_a_pop_whose_items_cannot_be_given_back(proxy: FaultyProxy, disturbed: Queue) -> None:
     asked = asyncio.Event()
 
-    async def never_answer(crossing: Crossing) -> Any:
+    async def never_answer(crossing: ProxiedRequest) -> Any:
         asked.set()
         return await asyncio.Event().wait()
 
-    way.on("/pop", never_answer)
-    way.on("/abandon", *[unavailable] * 10)
+    proxy.on("/pop", never_answer)
+    proxy.on("/abandon", *[unavailable] * 10)
 
     async def body() -> None:
         async with disturbed.lock(wait_seconds=20):
@@ -117,18 +118,20 @@ async def test_a_cancellation_ends_a_pop_whose_items_cannot_be_given_back(way: W
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert way.times("/abandon") > 0
+    assert proxy.times("/abandon") > 0
 
 
-async def test_a_second_cancellation_does_not_stop_the_giving_back(way: Way, disturbed: Queue, queue: Queue) -> None:
+async def test_a_second_cancellation_does_not_stop_the_giving_back(
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
+) -> None:
     abandoning, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(crossing: Crossing) -> Any:
+    async def slow(crossing: ProxiedRequest) -> Any:
         abandoning.set()
         await go_on.wait()
         return await crossing.pass_on()
 
-    way.on("/abandon", slow)
+    proxy.on("/abandon", slow)
     await queue.push("a")
     taken = asyncio.Event()
 
@@ -149,16 +152,16 @@ async def test_a_second_cancellation_does_not_stop_the_giving_back(way: Way, dis
 
 
 async def test_a_cancellation_while_it_acknowledges_does_not_undo_that(
-    way: Way, disturbed: Queue, queue: Queue
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
 ) -> None:
     acknowledging, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(crossing: Crossing) -> Any:
+    async def slow(crossing: ProxiedRequest) -> Any:
         acknowledging.set()
         await go_on.wait()
         return await crossing.pass_on()
 
-    way.on("/acknowledge", slow)
+    proxy.on("/acknowledge", slow)
     await queue.push("a")
 
     async def body() -> None:
@@ -185,17 +188,17 @@ async def test_the_lock_is_extended_while_the_block_runs(queue: Queue) -> None:
             assert locks, "the lock expired"
             return (locks[0].expires_at - taken.expires_at).total_seconds() >= 2
 
-        await until(outlived_itself_twice, what="the lock lasts longer than it was made for")
+        await eventually(outlived_itself_twice, what="the lock lasts longer than it was made for")
         assert not batch.lost.is_set()
     stats = await queue.stats()
     assert (stats.counters["acknowledged"], stats.counters["expired"]) == (1, 0)
 
 
 async def test_a_lock_that_is_lost_is_told_to_the_block_and_raised_at_its_end(
-    way: Way, disturbed: Queue, queue: Queue
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
 ) -> None:
     await queue.push("a")
-    way.on("/extend-lock", *[unavailable] * 100)
+    proxy.on("/extend-lock", *[unavailable] * 100)
 
     async def body() -> None:
         async with disturbed.lock(ttl_seconds=5) as batch:
@@ -284,7 +287,7 @@ async def test_locks_by_their_ids(queue: Queue) -> None:
 
 
 async def test_a_taking_that_is_cancelled_while_it_waits_leaves_no_lock(
-    way: Way, disturbed: Queue, queue: Queue
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
 ) -> None:
     async def body() -> None:
         async with disturbed.lock(wait_seconds=60):
@@ -293,34 +296,34 @@ async def test_a_taking_that_is_cancelled_while_it_waits_leaves_no_lock(
     task = asyncio.create_task(body())
 
     async def polls() -> bool:
-        return way.running == [f"/queue/{queue.name}/pop"]
+        return proxy.running == [f"/queue/{queue.name}/pop"]
 
-    await until(polls, what="the lock waits at the server")
+    await eventually(polls, what="the lock waits at the server")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
     async def left() -> bool:
-        return way.running == []
+        return proxy.running == []
 
-    await until(left, what="the request has ended")
+    await eventually(left, what="the request has ended")
     await queue.push("a")
     async with queue.lock(wait_seconds=10) as batch:
         assert [message.item for message in batch] == ["a"]
 
 
 async def test_what_was_taken_for_a_caller_that_is_cancelled_is_given_back(
-    way: Way, disturbed: Queue, queue: Queue
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
 ) -> None:
     taken, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(crossing: Crossing) -> Any:
+    async def slow(crossing: ProxiedRequest) -> Any:
         answer = await crossing.pass_on()
         taken.set()
         await go_on.wait()
         return answer
 
-    way.on("/pop", slow)
+    proxy.on("/pop", slow)
     await queue.push("a")
 
     async def body() -> None:
@@ -336,18 +339,20 @@ async def test_what_was_taken_for_a_caller_that_is_cancelled_is_given_back(
     await given_back(queue)
 
 
-async def test_an_acknowledgement_whose_answer_is_lost_counts(way: Way, disturbed: Queue, queue: Queue) -> None:
-    way.on("/acknowledge", lose_answer)
+async def test_an_acknowledgement_whose_answer_is_lost_counts(
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
+) -> None:
+    proxy.on("/acknowledge", lose_answer)
     await queue.push("a")
     async with disturbed.lock():
         pass
-    assert way.times("/acknowledge") == 2
+    assert proxy.times("/acknowledge") == 2
     stats = await queue.stats()
     assert (stats.count, stats.locked, stats.counters["acknowledged"]) == (0, 0, 1)
 
 
-async def test_so_does_one_while_somebody_else_holds_a_lock(way: Way, disturbed: Queue, queue: Queue) -> None:
-    way.on("/acknowledge", lose_answer)
+async def test_so_does_one_while_somebody_else_holds_a_lock(proxy: FaultyProxy, disturbed: Queue, queue: Queue) -> None:
+    proxy.on("/acknowledge", lose_answer)
     await queue.set_config(max_locks=2)
     await queue.push_many(["a", "b"])
     async with queue.lock():
@@ -356,10 +361,10 @@ async def test_so_does_one_while_somebody_else_holds_a_lock(way: Way, disturbed:
         assert (await queue.stats()).counters["acknowledged"] == 1
 
 
-async def test_an_acknowledgement_is_tried_for_as_long_as_the_lock_lasts(way: Way, queue: Queue) -> None:
-    way.on("/acknowledge", *[unavailable] * 3)
+async def test_an_acknowledgement_is_tried_for_as_long_as_the_lock_lasts(proxy: FaultyProxy, queue: Queue) -> None:
+    proxy.on("/acknowledge", *[unavailable] * 3)
     await queue.push("a")
-    async with Client(way.url, retries=0) as impatient, impatient.queue(queue.name).lock():
+    async with Client(proxy.url, retries=0) as impatient, impatient.queue(queue.name).lock():
         pass
-    assert way.times("/acknowledge") == 4
+    assert proxy.times("/acknowledge") == 4
     assert (await queue.stats()).counters["acknowledged"] == 1

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Client, errors
-from tests.support.server import Server, unavailable, until
+from tests.support.proxy import unavailable
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.client import Queue
-    from tests.support.server import Way
+    from tests.support.proxy import FaultyProxy
 
 
 @pytest.mark.parametrize(
@@ -45,25 +47,25 @@ async def test_lowest_priority_first_and_first_in_first_out(queue: Queue) -> Non
     assert [message.item for message in await queue.pop(count=10)] == ["a", "b", "c", "d"]
 
 
-async def test_many_items_travel_in_requests_of_a_thousand(way: Way, disturbed: Queue) -> None:
+async def test_many_items_travel_in_requests_of_a_thousand(proxy: FaultyProxy, disturbed: Queue) -> None:
     ids = await disturbed.push_many(range(2001))
-    assert way.times("/push") == 3
+    assert proxy.times("/push") == 3
     assert len(set(ids)) == 2001
     assert [message.item for message in await disturbed.peek(100)] == list(range(100))
     assert (await disturbed.stats()).count == 2001
 
 
-async def test_large_items_travel_in_requests_of_a_few_mebibytes(way: Way, disturbed: Queue) -> None:
+async def test_large_items_travel_in_requests_of_a_few_mebibytes(proxy: FaultyProxy, disturbed: Queue) -> None:
     await disturbed.push_many(f"{number}" + "x" * 900_000 for number in range(9))
-    assert way.times("/push") == 3
+    assert proxy.times("/push") == 3
     assert (await disturbed.stats()).count == 9
 
 
-async def test_what_went_before_a_failure_is_stored_and_named(way: Way, disturbed: Queue) -> None:
+async def test_what_went_before_a_failure_is_stored_and_named(proxy: FaultyProxy, disturbed: Queue) -> None:
     async def passed(crossing: Any) -> Any:
         return await crossing.pass_on()
 
-    way.on("/push", passed, unavailable)
+    proxy.on("/push", passed, unavailable)
     with pytest.raises(errors.Unavailable) as failure:
         await disturbed.push_many(range(2500))
     assert len(failure.value.details["pushed"]) == 1000
@@ -77,12 +79,14 @@ async def test_nothing_to_push_is_nothing_pushed(queue: Queue) -> None:
 @pytest.mark.parametrize(
     "item", [object(), float("nan"), [None, {"a": -float("inf")}], "\ud800"], ids=["object", "nan", "inf", "surrogate"]
 )
-async def test_what_is_not_json_is_refused_before_it_is_sent(way: Way, disturbed: Queue, item: object) -> None:
+async def test_what_is_not_json_is_refused_before_it_is_sent(
+    proxy: FaultyProxy, disturbed: Queue, item: object
+) -> None:
     with pytest.raises(errors.InvalidRequest, match="cannot be written as JSON"):
         await disturbed.push(item)
     with pytest.raises(errors.InvalidRequest, match="cannot be written as JSON"):
         await disturbed.push_many([1, item])
-    assert way.seen == []
+    assert proxy.seen == []
 
 
 async def test_what_only_looks_like_no_number_is_pushed(queue: Queue) -> None:
@@ -96,13 +100,15 @@ async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
     assert await queue.peek() == []
 
 
-async def test_a_pop_that_waits_gets_what_is_pushed_meanwhile(way: Way, disturbed: Queue, queue: Queue) -> None:
+async def test_a_pop_that_waits_gets_what_is_pushed_meanwhile(
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
+) -> None:
     waiting = asyncio.create_task(disturbed.pop(wait_seconds=60))
 
     async def polls() -> bool:
-        return len(way.running) == 1
+        return len(proxy.running) == 1
 
-    await until(polls, what="the pop waits at the server")
+    await eventually(polls, what="the pop waits at the server")
     await queue.push("late")
     async with asyncio.timeout(20):
         [message] = await waiting
@@ -162,7 +168,7 @@ async def test_queues_are_listed_page_by_page(client: Client, name: str) -> None
         found = {queue.queue: queue.count async for queue in client.queues(page_size=2)}
         return all(found.get(one) == 1 for one in mine)
 
-    await until(listed, what="all five are in the list")
+    await eventually(listed, what="all five are in the list")
 
 
 @pytest.mark.parametrize("bad", ["", "a/b", "..", ".hidden", "a b", "x" * 256, "ä"])

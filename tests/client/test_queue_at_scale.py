@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Client, errors
-from tests.support.server import lose_answer, unavailable, until
+from tests.support.proxy import lose_answer, unavailable
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from holdfast.client import Queue
-    from tests.support.server import Crossing, Way
+    from tests.support.proxy import FaultyProxy, ProxiedRequest
 
 
 @pytest.fixture(params=[1, 3], ids=["one partition", "three partitions"])
@@ -44,7 +45,7 @@ async def test_nobody_gets_an_item_before_its_time_or_after_it(wide: Queue) -> N
     async def never_came() -> bool:
         return (await wide.stats()).counters["ttl_expired"] == 1
 
-    await until(never_came, what="the item's time is over")
+    await eventually(never_came, what="the item's time is over")
     assert [message.item for _ in range(4) for message in await wide.pop(10)] == ["later"]
 
 
@@ -165,56 +166,58 @@ async def test_every_key_of_the_configuration(queue: Queue) -> None:
         await queue.set_config(partitions=1)
 
 
-async def test_a_push_with_an_id_is_repeated_whatever_became_of_it(way: Way, disturbed: Queue) -> None:
-    way.on("/push", lose_answer, unavailable)
+async def test_a_push_with_an_id_is_repeated_whatever_became_of_it(proxy: FaultyProxy, disturbed: Queue) -> None:
+    proxy.on("/push", lose_answer, unavailable)
     await disturbed.push("a", dedup_id="a")
-    assert way.times("/push") == 3
+    assert proxy.times("/push") == 3
     assert (await disturbed.stats()).count == 1
 
 
-async def test_many_are_repeated_only_when_all_have_an_id(way: Way, disturbed: Queue) -> None:
-    way.on("/push", lose_answer)
+async def test_many_are_repeated_only_when_all_have_an_id(proxy: FaultyProxy, disturbed: Queue) -> None:
+    proxy.on("/push", lose_answer)
     ids = await disturbed.push_many(["a", "b"], dedup_id=str)
     assert (len(set(ids)), (await disturbed.stats()).count) == (2, 2)
-    way.on("/push", lose_answer)
+    proxy.on("/push", lose_answer)
     with pytest.raises(errors.AnswerLost):
         await disturbed.push_many(["c", "d"])
 
 
-async def test_a_completion_and_a_revocation_are_repeated(way: Way, disturbed: Queue) -> None:
+async def test_a_completion_and_a_revocation_are_repeated(proxy: FaultyProxy, disturbed: Queue) -> None:
     await disturbed.push_many(["a", "b"])
     async with disturbed.lock() as batch:
-        way.on("/complete", unavailable, lose_answer)
+        proxy.on("/complete", unavailable, lose_answer)
         done = await disturbed.complete([batch[0].id])
         # Done by the attempt nobody heard of.
         assert (done.completed, done.ignored) == (0, 1)
         with pytest.raises(errors.LockExpired):
             await batch.acknowledge()
     [message] = await disturbed.peek()
-    way.on(message.id, lose_answer)
+    proxy.on(message.id, lose_answer)
     await disturbed.revoke(message.id)
     assert (await disturbed.stats()).count == 0
 
 
-async def test_a_full_queue_is_tried_again_until_there_is_room(way: Way, disturbed: Queue, queue: Queue) -> None:
+async def test_a_full_queue_is_tried_again_until_there_is_room(
+    proxy: FaultyProxy, disturbed: Queue, queue: Queue
+) -> None:
     await queue.set_config(capacity=1)
     await queue.push("a")
 
-    async def make_room(crossing: Crossing) -> Any:
+    async def make_room(crossing: ProxiedRequest) -> Any:
         refused = await crossing.pass_on()
         await queue.pop()
         return refused
 
-    way.on("/push", make_room)
+    proxy.on("/push", make_room)
     await disturbed.push("b")
-    assert way.times("/push") == 2
+    assert proxy.times("/push") == 2
     assert [message.item for message in await queue.pop()] == ["b"]
 
 
-async def test_without_room_the_error_says_when_to_come_back(queue: Queue, way: Way, name: str) -> None:
+async def test_without_room_the_error_says_when_to_come_back(queue: Queue, proxy: FaultyProxy, name: str) -> None:
     await queue.set_config(capacity=1)
     await queue.push("a")
-    async with Client(way.url, retries=0) as impatient:
+    async with Client(proxy.url, retries=0) as impatient:
         with pytest.raises(errors.Capacity) as full:
             await impatient.queue(name).push("b")
         assert full.value.retryable

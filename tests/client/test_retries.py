@@ -9,49 +9,50 @@ import pytest
 
 from holdfast import Client, errors
 from holdfast.local.ports import free_port
-from tests.support.server import Server, Way, bad_gateway, lose_answer, unavailable
+from tests.support.proxy import FaultyProxy, bad_gateway, lose_answer, unavailable
 
 if TYPE_CHECKING:
     from holdfast.client import Queue
-    from tests.support.server import Crossing
+    from tests.support.proxy import ProxiedRequest
+    from tests.support.server import Server
 
 
-async def test_a_push_whose_answer_is_lost_is_not_repeated(way: Way, disturbed: Queue) -> None:
-    way.on("/push", lose_answer)
+async def test_a_push_whose_answer_is_lost_is_not_repeated(proxy: FaultyProxy, disturbed: Queue) -> None:
+    proxy.on("/push", lose_answer)
     with pytest.raises(errors.AnswerLost, match="may or may not"):
         await disturbed.push("a")
-    assert way.times("/push") == 1
+    assert proxy.times("/push") == 1
     assert (await disturbed.stats()).count == 1
 
 
-async def test_a_push_is_not_repeated_after_a_503_either(way: Way, disturbed: Queue) -> None:
-    way.on("/push", unavailable)
+async def test_a_push_is_not_repeated_after_a_503_either(proxy: FaultyProxy, disturbed: Queue) -> None:
+    proxy.on("/push", unavailable)
     with pytest.raises(errors.Unavailable) as failure:
         await disturbed.push("a")
     assert failure.value.retryable
     assert failure.value.details["retry_after_seconds"] == 1
-    assert way.times("/push") == 1
+    assert proxy.times("/push") == 1
 
 
-async def test_nor_is_a_plain_pop_or_a_purge(way: Way, disturbed: Queue) -> None:
-    way.on("/pop", unavailable)
-    way.on("/items", unavailable)
+async def test_nor_is_a_plain_pop_or_a_purge(proxy: FaultyProxy, disturbed: Queue) -> None:
+    proxy.on("/pop", unavailable)
+    proxy.on("/items", unavailable)
     with pytest.raises(errors.Unavailable):
         await disturbed.pop()
     with pytest.raises(errors.Unavailable):
         await disturbed.purge()
-    assert (way.times("/pop"), way.times("/items")) == (1, 1)
+    assert (proxy.times("/pop"), proxy.times("/items")) == (1, 1)
 
 
-async def test_a_purge_whose_answer_is_lost_is_not_repeated_either(way: Way, disturbed: Queue) -> None:
-    way.on("/items", lose_answer)
+async def test_a_purge_whose_answer_is_lost_is_not_repeated_either(proxy: FaultyProxy, disturbed: Queue) -> None:
+    proxy.on("/items", lose_answer)
     with pytest.raises(errors.AnswerLost):
         await disturbed.purge()
-    assert way.times("/items") == 1
+    assert proxy.times("/items") == 1
 
 
 async def test_a_push_is_repeated_while_nobody_listens(server: Server, name: str) -> None:
-    closed = Way(server)
+    closed = FaultyProxy(server)
     async with Client(closed.url) as client:
         pushing = asyncio.create_task(client.queue(name).push("a"))
         # The first attempt is refused; the way opens before the last.
@@ -74,16 +75,16 @@ async def test_where_nobody_listens_nothing_was_done(name: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [unavailable, bad_gateway, lose_answer], ids=lambda fault: fault.__name__)
-async def test_reads_and_settings_are_repeated(way: Way, disturbed: Queue, fault: Any) -> None:
-    way.on("/peek", fault)
-    way.on("/config", fault)
+async def test_reads_and_settings_are_repeated(proxy: FaultyProxy, disturbed: Queue, fault: Any) -> None:
+    proxy.on("/peek", fault)
+    proxy.on("/config", fault)
     assert await disturbed.peek() == []
     assert (await disturbed.set_config(max_locks=3))["max_locks"] == 3
-    assert (way.times("/peek"), way.times("/config")) == (2, 2)
+    assert (proxy.times("/peek"), proxy.times("/config")) == (2, 2)
 
 
-async def test_a_lock_is_taken_again_when_the_answer_was_lost(way: Way, disturbed: Queue) -> None:
-    way.on("/pop", lose_answer)
+async def test_a_lock_is_taken_again_when_the_answer_was_lost(proxy: FaultyProxy, disturbed: Queue) -> None:
+    proxy.on("/pop", lose_answer)
     await disturbed.set_config(max_locks=2)
     await disturbed.push_many(["a", "b"])
     async with disturbed.lock() as batch:
@@ -92,18 +93,18 @@ async def test_a_lock_is_taken_again_when_the_answer_was_lost(way: Way, disturbe
 
 
 async def test_giving_up_says_that_it_may_have_been_done(server: Server, name: str) -> None:
-    way = Way(server)
-    await way.open()
-    way.on("/acknowledge", lose_answer)
+    proxy = FaultyProxy(server)
+    await proxy.open()
+    proxy.on("/acknowledge", lose_answer)
 
-    async def acknowledge_and_go_away(crossing: Crossing) -> Any:
+    async def acknowledge_and_go_away(crossing: ProxiedRequest) -> Any:
         await crossing.pass_on()
-        closing.append(asyncio.create_task(way.close()))
+        closing.append(asyncio.create_task(proxy.close()))
         return crossing.break_off()
 
     closing: list[asyncio.Task[None]] = []
-    way.on("/abandon", acknowledge_and_go_away)
-    async with Client(server.url) as client, Client(way.url, retries=2) as disturbed:
+    proxy.on("/abandon", acknowledge_and_go_away)
+    async with Client(server.url) as client, Client(proxy.url, retries=2) as disturbed:
         await client.queue(name).push("a")
         async with client.queue(name).lock() as batch:
             with pytest.raises(errors.AnswerLost):
@@ -113,10 +114,12 @@ async def test_giving_up_says_that_it_may_have_been_done(server: Server, name: s
                 await batch.acknowledge()
 
 
-async def test_by_id_a_lock_that_is_gone_after_a_lost_answer_has_that_as_its_cause(way: Way, disturbed: Queue) -> None:
+async def test_by_id_a_lock_that_is_gone_after_a_lost_answer_has_that_as_its_cause(
+    proxy: FaultyProxy, disturbed: Queue
+) -> None:
     await disturbed.push("a")
     async with disturbed.lock() as batch:
-        way.on("/acknowledge", lose_answer)
+        proxy.on("/acknowledge", lose_answer)
         with pytest.raises(errors.LockNotFound) as gone:
             await disturbed.acknowledge(str(batch.lock_id))
         assert isinstance(gone.value.__cause__, errors.AnswerLost)
@@ -125,23 +128,23 @@ async def test_by_id_a_lock_that_is_gone_after_a_lost_answer_has_that_as_its_cau
     assert (await disturbed.stats()).counters["acknowledged"] == 1
 
 
-async def test_no_answer_in_time_is_a_lost_answer(way: Way, name: str) -> None:
-    async def never(crossing: Crossing) -> Any:
+async def test_no_answer_in_time_is_a_lost_answer(proxy: FaultyProxy, name: str) -> None:
+    async def never(crossing: ProxiedRequest) -> Any:
         await asyncio.Event().wait()
 
-    way.on("/push", never)
-    async with Client(way.url, timeout=0.3) as client:
+    proxy.on("/push", never)
+    async with Client(proxy.url, timeout=0.3) as client:
         with pytest.raises(errors.AnswerLost, match=r"within 0\.3 s"):
             await client.queue(name).push("a")
 
 
-async def test_what_does_not_speak_holdfast_is_an_error_that_says_so(way: Way, disturbed: Queue) -> None:
-    async def another(crossing: Crossing) -> Any:
+async def test_what_does_not_speak_holdfast_is_an_error_that_says_so(proxy: FaultyProxy, disturbed: Queue) -> None:
+    async def another(crossing: ProxiedRequest) -> Any:
         answer = await crossing.pass_on()
         answer.set_status(418)
         answer.body = b"teapot"
         return answer
 
-    way.on(f"/queue/{disturbed.name}", another)
+    proxy.on(f"/queue/{disturbed.name}", another)
     with pytest.raises(errors.HoldfastError, match="status 418"):
         await disturbed.stats()

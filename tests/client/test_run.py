@@ -10,19 +10,20 @@ import pytest
 
 from holdfast import Client, errors
 from tests.support import workflows
-from tests.support.server import Way, lose_answer, unavailable, until
+from tests.support.proxy import FaultyProxy, lose_answer, unavailable
+from tests.support.waiting import eventually
 from tests.support.workflows import Order, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from holdfast.client import Run, StartEvent
-    from tests.support.server import Crossing
+    from tests.support.proxy import ProxiedRequest
 
 
 @pytest.fixture
-async def disturbed_client(way: Way) -> AsyncIterator[Client]:
-    async with Client(way.url) as made:
+async def disturbed_client(proxy: FaultyProxy) -> AsyncIterator[Client]:
+    async with Client(proxy.url) as made:
         yield made
 
 
@@ -149,12 +150,12 @@ async def test_time_that_is_up_is_a_timeout_and_the_run_goes_on(client: Client) 
     assert await run.result(timeout=20) == "late"
 
 
-async def test_a_server_that_hangs_does_not_keep_anybody_long(way: Way, disturbed_client: Client) -> None:
-    async def never(crossing: Crossing) -> Any:
+async def test_a_server_that_hangs_does_not_keep_anybody_long(proxy: FaultyProxy, disturbed_client: Client) -> None:
+    async def never(crossing: ProxiedRequest) -> Any:
         await asyncio.Event().wait()
 
     run = await disturbed_client.start(workflows.approval)
-    way.on("/wait", never)
+    proxy.on("/wait", never)
     with pytest.raises(TimeoutError):
         await run.result(timeout=0.1)
 
@@ -162,7 +163,7 @@ async def test_a_server_that_hangs_does_not_keep_anybody_long(way: Way, disturbe
 async def test_an_event_reaches_whoever_waits_for_it(client: Client) -> None:
     run = await client.start(workflows.approval)
     waiting = asyncio.create_task(run.result(timeout=20))
-    await until(lambda: waits(run), what="it waits")
+    await eventually(lambda: waits(run), what="it waits")
     with pytest.raises(errors.InvalidRequest, match="approved"):
         await run.raise_event("approved", {"not": "a text"})
     await run.raise_event("approved", "ann")
@@ -211,11 +212,11 @@ async def test_the_status_says_what_is_known(client: Client, instance_id: str) -
     assert abs(datetime.now(UTC) - status.created_at) < timedelta(minutes=1)
 
 
-async def test_the_history_is_read_page_by_page(way: Way, disturbed_client: Client) -> None:
+async def test_the_history_is_read_page_by_page(proxy: FaultyProxy, disturbed_client: Client) -> None:
     run = await disturbed_client.start(workflows.checkout, Order(number=1, lines=["oar"] * 20))
     await run.result(timeout=20)
     events = [event async for event in run.history(page_size=10)]
-    assert way.times("/history") == 5
+    assert proxy.times("/history") == 5
     assert [event.seq for event in events] == list(range(1, 43))
     assert [events[0].type, events[-1].type] == ["OrchestrationStarted", "OrchestrationCompleted"]
     scheduled = events[1]
@@ -238,7 +239,7 @@ async def test_the_list_can_be_narrowed(client: Client, instance_id: str) -> Non
         # The list is kept off the hot path: it may be a moment behind.
         return instance_id in found and found.get(ended.instance_id, found[instance_id]).status == "COMPLETED"
 
-    await until(listed, what="both are listed")
+    await eventually(listed, what="both are listed")
     named = {one.instance_id async for one in client.orchestrations(name="greeting")}
     running = {one.instance_id async for one in client.orchestrations(status="RUNNING")}
     assert {instance_id, ended.instance_id} & named == {ended.instance_id}
@@ -248,39 +249,43 @@ async def test_the_list_can_be_narrowed(client: Client, instance_id: str) -> Non
 
 
 @pytest.mark.parametrize("fault", [lose_answer, unavailable], ids=lambda fault: fault.__name__)
-async def test_a_start_is_repeated_and_runs_once(way: Way, disturbed_client: Client, fault: Any) -> None:
-    way.on("/start", fault)
+async def test_a_start_is_repeated_and_runs_once(proxy: FaultyProxy, disturbed_client: Client, fault: Any) -> None:
+    proxy.on("/start", fault)
     run = await disturbed_client.start(workflows.checkout, Order(number=1, lines=["oar"]))
     assert run.created
     assert await run.result(timeout=20) == Receipt(number=1, shipped=["oar shipped"])
-    assert way.times("/start") == 2
+    assert proxy.times("/start") == 2
 
 
-async def test_an_event_whose_answer_is_lost_counts_once(way: Way, disturbed_client: Client) -> None:
+async def test_an_event_whose_answer_is_lost_counts_once(proxy: FaultyProxy, disturbed_client: Client) -> None:
     run = await disturbed_client.start(workflows.adding, 2)
-    way.on("/numbers", lose_answer)
+    proxy.on("/numbers", lose_answer)
     await run.raise_event("numbers", 1)
     await run.raise_event("numbers", 10)
     assert await run.result(timeout=20) == 11
-    assert way.times("/numbers") == 3
+    assert proxy.times("/numbers") == 3
 
 
-async def test_a_cancellation_or_deletion_whose_answer_is_lost_is_done(way: Way, disturbed_client: Client) -> None:
+async def test_a_cancellation_or_deletion_whose_answer_is_lost_is_done(
+    proxy: FaultyProxy, disturbed_client: Client
+) -> None:
     run = await disturbed_client.start(workflows.approval)
-    way.on("/cancel", lose_answer)
+    proxy.on("/cancel", lose_answer)
     await run.cancel("enough")
     assert await status_of(run) == "CANCELLED"
     with pytest.raises(errors.Conflict):
         await run.cancel()
-    way.on(f"/orchestrations/{run.instance_id}", lose_answer)
+    proxy.on(f"/orchestrations/{run.instance_id}", lose_answer)
     await run.delete()
     with pytest.raises(errors.NotFound):
         await run.delete()
 
 
-async def test_waiting_survives_a_server_that_is_away_for_a_moment(way: Way, disturbed_client: Client) -> None:
+async def test_waiting_survives_a_server_that_is_away_for_a_moment(
+    proxy: FaultyProxy, disturbed_client: Client
+) -> None:
     run = await disturbed_client.start(workflows.approval)
-    way.on("/wait", unavailable, lose_answer)
+    proxy.on("/wait", unavailable, lose_answer)
     waiting = asyncio.create_task(run.result(timeout=1))
     with pytest.raises(TimeoutError):
         await waiting

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.conformance.hosts import DAPR, on_every_host, on_hosts
 from tests.support.stacks.actors import PARTS
-from tests.support.stacks.base import CallFailed, eventually
+from tests.support.stacks.base import CallFailed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.hosts import SERVED, on_hosts
-from tests.support.stacks.base import CallFailed, eventually
+from tests.support.stacks.base import CallFailed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.stacks.served import ServedStack

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.conformance.hosts import on_every_host
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.stacks.base import Stack

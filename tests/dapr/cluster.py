@@ -15,9 +15,10 @@ from holdfast.local.ports import free_port
 from holdfast.runtime.dapr import DaprHost, DaprHostClient
 from holdfast.runtime.serialization import dump, load
 from tests.dapr.actors import ACTORS
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -147,18 +148,3 @@ class Cluster:
         for replica in self._replicas:
             await replica.stop_app()
         await self.dapr.kill()
-
-
-async def eventually(condition: Callable[[], Any | Awaitable[Any]], within: float = 30.0) -> Any:
-    """The first truthy outcome of the condition."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + within
-    while True:
-        seen = condition()
-        if asyncio.iscoroutine(seen):
-            seen = await seen
-        if seen:
-            return seen
-        if clock() > deadline:
-            raise AssertionError(f"did not come true within {within:g} s; the last outcome was {seen!r}")
-        await asyncio.sleep(0.02)

@@ -12,7 +12,7 @@ from holdfast import errors
 from holdfast.local.ports import free_port
 from holdfast.runtime.contract import StateChange
 from holdfast.runtime.dapr import DaprHostClient
-from tests.dapr.cluster import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.dapr.cluster import Replica

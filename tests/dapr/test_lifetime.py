@@ -11,7 +11,8 @@ import pytest
 
 from holdfast import errors
 from tests.dapr.actors import fired, gates, reached
-from tests.dapr.cluster import Cluster, eventually
+from tests.dapr.cluster import Cluster
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

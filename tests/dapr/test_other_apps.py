@@ -11,7 +11,8 @@ from holdfast.errors import Unauthorized, Unavailable
 from holdfast.runtime.dapr.admission import Admission
 from holdfast.runtime.serialization import dump
 from tests.dapr.actors import ACTORS, Tally, fired
-from tests.dapr.cluster import Cluster, eventually
+from tests.dapr.cluster import Cluster
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from holdfast.runtime.dapr.http import SidecarHttp
 from holdfast.runtime.dapr.ownership import OwnershipMonitor
-from tests.dapr.cluster import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

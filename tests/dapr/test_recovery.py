@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import errors
 from tests.dapr.actors import gates, reached
-from tests.dapr.cluster import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.dapr.actors import fired
-from tests.dapr.cluster import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.dapr.cluster import Replica

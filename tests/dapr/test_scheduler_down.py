@@ -14,7 +14,7 @@ from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.notifier import NotifierActor
 from tests.dapr.actors import Planned
-from tests.dapr.cluster import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.dapr.cluster import Cluster, Replica

@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 
 from tests.dapr.actors import gates, reached
-from tests.dapr.cluster import APP_ID, eventually
+from tests.dapr.cluster import APP_ID
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.dapr.cluster import Replica

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast import Client
 from holdfast.client import Idempotency
 from tests.support.checkout import ROOT
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +83,7 @@ async def test_the_first_orchestration_of_the_guide(tmp_path: Path) -> None:
         async def waits() -> bool:
             return any([event.type == "EventSubscribed" async for event in started.history()])
 
-        await until(waits, what="it waits for the event")
+        await eventually(waits, what="it waits for the event")
         await started.raise_event("approved")
         assert await started.result(timeout=30) == ["oar is on its way", "rope is on its way"]
 
@@ -132,7 +133,7 @@ async def test_messages_that_are_handled_once(tmp_path: Path) -> None:
                 stats = await client.queue("orders").stats()
                 return (stats.count, stats.locked) == (0, 0)
 
-            await until(is_empty, what="the message is handled")
+            await eventually(is_empty, what="the message is handled")
             consuming.cancel()
             await asyncio.wait({consuming})
     assert handled == [17]

@@ -9,7 +9,7 @@ import pytest
 from examples import meter, orders, words
 from examples.orders import Order, Outcome
 from holdfast import errors
-from tests.support.server import until
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from holdfast import Client
@@ -38,7 +38,7 @@ async def test_an_order_is_paid_and_shipped(client: Client) -> None:
 
 async def test_a_large_order_waits_for_approval(client: Client) -> None:
     run = await client.start(orders.order, Order(customer="ann", lines=["oar"], total=250))
-    await until(lambda: says(run, "waits for approval"), what="it says that it waits")
+    await eventually(lambda: says(run, "waits for approval"), what="it says that it waits")
     assert await done(run) == []
     await run.raise_event("approved", orders.Approval(by="bob"))
     assert await run.result(timeout=30) == Outcome(status="shipped", approved_by="bob", parcels=["oar"])
@@ -77,7 +77,7 @@ async def test_a_meter_reports_again_and_again_and_loses_no_reading(client: Clie
         told = (await run.status()).custom_status
         return bool(told["reports"] >= 3 and told["total"] == sum(range(20)))
 
-    await until(reported_all, what="three reports, and all readings in them")
+    await eventually(reported_all, what="three reports, and all readings in them")
     status = await run.status()
     assert status.execution_id > 3
     assert status.status == "RUNNING"

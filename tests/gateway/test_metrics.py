@@ -14,7 +14,8 @@ from holdfast.pushpop.index import SHARDS
 from holdfast.runtime.dapr import DaprHost
 from holdfast.runtime.dapr.client import DaprHostClient
 from holdfast.server import create_gateway
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,7 +67,7 @@ class Caller:
             seen.append(await self.scrape())
             return seen[-1].value(name, **labels) == wanted
 
-        await until(reached, what=f"{name} is {wanted}")
+        await eventually(reached, what=f"{name} is {wanted}")
         return seen[-1]
 
 

@@ -22,7 +22,7 @@ from holdfast.errors import ConnectionFailed, SettingsError
 from holdfast.gateway.tls import TlsFiles
 from holdfast.local import ChildProcess
 from holdfast.local.ports import free_port
-from tests.support.server import until
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -89,7 +89,7 @@ async def url(authority: Authority, tmp_path_factory: pytest.TempPathFactory) ->
             except aiohttp.ClientConnectorError:
                 return False
 
-        await until(is_ready, what="the server is ready", within=60)
+        await eventually(is_ready, what="the server is ready", within=60)
         assert f"Holdfast on {url} (embedded)" in server.logged()
         yield url
     finally:

@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import ComponentFailed, ComponentMissing
 from holdfast.local import LocalPostgres, find_postgres
 from holdfast.local.postgres import PostgresBinaries, usable_postgres
-from tests.support.waiting import is_gone, until
+from tests.support.waiting import eventually, is_gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,7 +76,7 @@ async def test_the_wheels_own_server_works_too(tmp_path: Path) -> None:
         await server.create_database("orders")
         assert (await server.query("SHOW server_version", database="orders")).startswith(wheel.version.split()[0])
         pid = server.process.pid
-    await until(lambda: is_gone(pid), what="the server ends")
+    await eventually(lambda: is_gone(pid), what="the server ends")
 
 
 async def test_programs_and_data_may_lie_in_a_folder_that_only_its_owner_may_enter(tmp_path: Path) -> None:

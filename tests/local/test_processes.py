@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.errors import ComponentFailed
 from holdfast.local import ChildProcess
-from tests.support.waiting import is_gone, until, until_line
+from tests.support.waiting import eventually, is_gone, until_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +124,7 @@ async def test_kill_takes_along_what_the_child_started(tmp_path: Path) -> None:
     await until_line(process, "up")
     assert not is_gone(grandchild)
     await process.kill()
-    await until(lambda: is_gone(grandchild), what="the grandchild ends")
+    await eventually(lambda: is_gone(grandchild), what="the grandchild ends")
 
 
 async def test_restart_gives_another_process(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_children_end_with_us(tmp_path: Path, ending: signal.Signals) -> N
     os.kill(parent.pid, ending)
     async with asyncio.timeout(30):
         await parent.wait()
-    await until(lambda: is_gone(pid), what="the child of the ended process ends")
+    await eventually(lambda: is_gone(pid), what="the child of the ended process ends")
 
 
 async def test_many_at_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import ComponentFailed
 from holdfast.local import LocalDapr, LocalPostgres, Sidecar, find_dapr, write_component
 from tests.local.app import TinyApp
-from tests.support.waiting import is_gone, until
+from tests.support.waiting import eventually, is_gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -110,7 +110,7 @@ async def test_calls_go_on_after_placement_restarts(dapr: LocalDapr, sidecar: Si
     async def called() -> bool:
         return (await ask(sidecar, "PUT", "Module/b/method/Hello"))[0] == 200
 
-    await until(called, what="an actor is called through the placement that came back", timeout=60)
+    await eventually(called, what="an actor is called through the placement that came back", within=60)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])

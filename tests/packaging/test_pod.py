@@ -17,9 +17,10 @@ from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
 from tests.packaging.kustomize import the
 from tests.packaging.sidecar import daprd_arguments
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from holdfast.local import Sidecar
 
@@ -141,12 +142,6 @@ def _holdfast() -> Path:
     return Path(sys.executable).with_name("holdfast")
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    # Nothing to await: it happens in another process.
-    while not condition():
-        await asyncio.sleep(0.02)
-
-
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with (
@@ -160,9 +155,9 @@ async def test_a_turn_that_runs_while_its_pod_ends_is_saved_and_answered(cluster
     first = await cluster.pod("first", "gated:app")
     async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
         saving = group.create_task(first.call("GatedActor/kept", "Save", "to the end"))
-        await until(cluster.gate.with_suffix(".reached").exists)
+        await eventually(cluster.gate.with_suffix(".reached").exists)
         ending = group.create_task(first.end())
-        await until(lambda: "SIGTERM: stopping" in first.app.log.read_text())
+        await eventually(lambda: "SIGTERM: stopping" in first.app.log.read_text())
         assert first.app.running, first.app.log_tail()
         cluster.gate.with_suffix(".open").touch()
         await ending

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Answer, Server

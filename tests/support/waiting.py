@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
+
+from tests.support.stacks.base import CallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -15,15 +17,28 @@ if TYPE_CHECKING:
 
     from holdfast.local import ChildProcess
 
+Result = TypeVar("Result")
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], *, what: str, timeout: float = 20.0) -> None:
-    deadline = asyncio.get_running_loop().time() + timeout
+
+async def eventually(
+    condition: Callable[[], Result | Awaitable[Result]], within: float = 30.0, *, what: str = "the condition holds"
+) -> Result:
+    """Returns the first truthy result of the condition; ``what`` says in the failure what was waited for.
+
+    A call to an actor that fails is made again. Time is that of the event loop, which may be virtual.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + within
     while True:
-        holds = condition()
-        if await holds if inspect.isawaitable(holds) else holds:
-            return
-        assert asyncio.get_running_loop().time() < deadline, f"not within {timeout:g} s: {what}"
-        await asyncio.sleep(0.02)
+        seen: Any
+        try:
+            result = condition()
+            if seen := (await result if inspect.isawaitable(result) else result):
+                return seen
+        except CallFailed as failure:
+            seen = failure
+        assert clock() < deadline, f"not within {within:g} s: {what}; the last result was {seen!r}"
+        await asyncio.sleep(0.05)
 
 
 async def until_line(process: ChildProcess, pattern: str, *, timeout: float = 20.0) -> re.Match[str]:
@@ -40,7 +55,7 @@ async def until_line(process: ChildProcess, pattern: str, *, timeout: float = 20
         assert found or running, f"{process.name} {process.ending()} without it: {pattern}\n{process.logged()}"
         return bool(found)
 
-    await until(written, what=f"{process.name} writes a line as {pattern}", timeout=timeout)
+    await eventually(written, timeout, what=f"{process.name} writes a line as {pattern}")
     return found[0]
 
 

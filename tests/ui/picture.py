@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.browser import chromium
-from tests.ui.server import ROOT, Server
+from tests.support.checkout import ROOT
+from tests.ui.server import Server
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page

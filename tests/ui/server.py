@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 
-from holdfast.local import ChildProcess
-from holdfast.local.ports import free_port
 from tests.support.checkout import ROOT
+from tests.support.server import Server as ServerProcess
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from pathlib import Path
 
 
-class Server:
+class Server(ServerProcess):
     """The embedded host with an example app; keeps its port and its data when it is started again."""
 
     def __init__(self, folder: Path, *, token: str | None = None, app: str = "examples.counter:app") -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        super().__init__(folder, app, *(("--token", token) if token else ()), imports=ROOT)
         self.token = token
         self.database = folder / "data" / "holdfast.db"
-        command: list[str | Path] = [
-            *(Path(sys.executable).with_name("holdfast"), "serve", app),
-            *("--host", "embedded", "--data", folder / "data", "--port", str(self.port)),
-        ]
-        environment = {"HOLDFAST_TOKEN": token} if token else {}
-        self._process = ChildProcess("server", command, log=folder / "server.log", folder=ROOT, environment=environment)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -43,30 +33,13 @@ class Server:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._close()
 
     async def _close(self) -> None:
-        await self._process.kill()
+        await self.kill()
         if self._session:
             await self._session.close()
-
-    async def start(self) -> None:
-        await self._process.start()
-        await self._process.wait_ready(self._ready)
-
-    async def kill(self) -> None:
-        await self._process.kill()
-
-    async def _ready(self) -> bool:
-        assert self._session is not None
-        try:
-            async with self._session.get(f"{self.url}/readyz") as answer:
-                return answer.status == 200
-        except aiohttp.ClientError:
-            return False
 
     async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """What REST answers, refusals too."""

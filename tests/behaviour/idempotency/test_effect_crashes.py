@@ -29,7 +29,8 @@ from tests.behaviour.queues.test_acks import (
 )
 from tests.behaviour.stacks import ALL, KILLED, on_stacks
 from tests.support.runs import Run
-from tests.support.stacks.base import CallFailed, eventually
+from tests.support.stacks.base import CallFailed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

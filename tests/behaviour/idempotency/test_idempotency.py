@@ -12,7 +12,7 @@ from holdfast.client import Client
 from tests.behaviour.clock import past
 from tests.behaviour.stacks import on_every_stack
 from tests.support.runs import Run
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Answer, Server

@@ -9,7 +9,7 @@ import pytest
 
 from tests.behaviour.stacks import on_every_stack
 from tests.support.runs import Run, accepted
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server

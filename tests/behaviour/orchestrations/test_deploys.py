@@ -9,7 +9,7 @@ from tests.behaviour.orchestrations.redeployment import blocked, deploys, releas
 from tests.behaviour.orchestrations.test_instances import listed
 from tests.behaviour.stacks import ALL, EMBEDDED, KILLED, on_stacks
 from tests.support.runs import Run, accepted
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tests.behaviour.orchestrations.test_instances import listed
 from tests.behaviour.stacks import ALL, DAPR, KILLED, on_stacks
 from tests.support.runs import Run, check_history
-from tests.support.stacks.base import CallFailed, eventually
+from tests.support.stacks.base import CallFailed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

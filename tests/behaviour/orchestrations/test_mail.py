@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.behaviour.stacks import on_every_stack
 from tests.support.runs import Run, accepted
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server

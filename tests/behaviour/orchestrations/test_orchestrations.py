@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.stacks import on_every_stack
 from tests.support.runs import STATUS_FIELDS, Run, accepted, start
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server

@@ -9,7 +9,7 @@ from tests.behaviour import crash_points
 from tests.behaviour.queues.test_acks import AFTER, crash_and_restart, is_not_answered
 from tests.behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
 from tests.support.runs import ACTOR_TYPE, Run
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server

@@ -12,7 +12,8 @@ import pytest
 from tests.behaviour import crash_points
 from tests.behaviour.stacks import ALL, KILLED, on_stacks
 from tests.support.runs import ACTOR_TYPE, Run, accepted
-from tests.support.stacks.base import CallFailed, eventually
+from tests.support.stacks.base import CallFailed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

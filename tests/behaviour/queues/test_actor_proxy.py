@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.behaviour.clock import expired
 from tests.behaviour.queues import actor_calls
 from tests.behaviour.stacks import ALL, on_stacks
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

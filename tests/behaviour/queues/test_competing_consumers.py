@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.behaviour.queues.test_partitions import PARTITIONS, partitioned
 from tests.behaviour.stacks import EMBEDDED, KILLED, OnPostgresql, on_stacks
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Queue, Server

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.behaviour.queues.traffic import Consumer, Ledger, Name, Producer
 from tests.behaviour.stacks import ALL, DAPR, KILLED, on_stacks
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,8 +10,8 @@ import pytest
 
 from tests.behaviour.queues.test_dead_letters import arrived
 from tests.behaviour.stacks import ALL, DAPR, EMBEDDED, KILLED, OnPostgresql, on_stacks
-from tests.support.stacks.base import eventually
 from tests.support.stacks.served import APP_ID
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -10,7 +10,7 @@ from tests.behaviour.queues.test_long_polls import LONG, answered, waiting
 from tests.behaviour.queues.test_partitions import partitioned
 from tests.behaviour.queues.test_redrive import letters_of
 from tests.behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Queue, Server

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.behaviour.clock import expired, past
 from tests.behaviour.stacks import on_every_stack
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Queue, Server

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.behaviour.stacks import ALL, DAPR, EMBEDDED, KILLED, on_stacks
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

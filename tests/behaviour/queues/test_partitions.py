@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.behaviour.queues.test_long_polls import answered, waiting
 from tests.behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Queue, Server

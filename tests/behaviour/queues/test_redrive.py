@@ -10,7 +10,7 @@ from tests.behaviour.clock import expired
 from tests.behaviour.queues.test_dead_letters import dead_letters_of
 from tests.behaviour.queues.test_partitions import PARTITIONS, one_in_each, partitioned
 from tests.behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Queue, Server

@@ -15,7 +15,8 @@ from tests.behaviour.queues.test_long_polls import answered, waiting
 from tests.behaviour.queues.traffic import PAUSE, Consumer, Ledger, Producer
 from tests.behaviour.stacks import OnReplicas, on_stacks
 from tests.support.rest import Server
-from tests.support.stacks.base import CallFailed, eventually
+from tests.support.stacks.base import CallFailed
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

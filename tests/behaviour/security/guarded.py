@@ -17,8 +17,8 @@ from holdfast.local import ChildProcess, LocalDapr, find_dapr, write_component
 from holdfast.local.health import answers_ok
 from holdfast.local.ports import free_port
 from tests.support.rest import Answer
-from tests.support.stacks.base import eventually
 from tests.support.stacks.served import rows
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from tests.behaviour.stacks import on_every_stack
 from tests.behaviour.unchanged import Watch
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server

@@ -12,7 +12,8 @@ import pytest
 from benchmarks.tenants import peak_memory
 from holdfast import Client
 from tests.support.checkout import ROOT
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -100,7 +101,7 @@ async def partitioned(server: Server) -> str:
         async def knows_them() -> bool:
             return len((await ask(session, "POST", "/queue/wide/push", {"item": 0}))["ids"][0].split("-")) == 4
 
-        await until(knows_them, what="the queue has partitions")
+        await eventually(knows_them, what="the queue has partitions")
         for _ in range(24):
             await ask(session, "POST", "/queue/wide/push", {"item": LETTER})
         for _ in range(12):
@@ -155,7 +156,7 @@ async def test_peers_that_never_read_do_not_fill_the_memory(session: aiohttp.Cli
             counts = [float(line.removeprefix(wanted)) for line in metrics.splitlines() if line.startswith(wanted)]
             return sum(counts) >= READERS
 
-        await until(made, what="an answer for each of them", within=120)
+        await eventually(made, what="an answer for each of them", within=120)
         assert len((await ask(session, "GET", path))["items"]) >= 2
         assert peak_memory(server.pid) < MOST_MEMORY
     finally:

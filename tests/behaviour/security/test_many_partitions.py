@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 
 from holdfast import Client
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,7 +35,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             async def listed() -> bool:
                 return sum(map(len, await pages(session))) == len(QUEUES)
 
-            await until(listed, what="all queues are listed", within=60)
+            await eventually(listed, what="all queues are listed", within=60)
         yield running
 
 

@@ -14,7 +14,8 @@ import pytest
 from benchmarks.tenants import APP, HONEST, VIOLATION, Honest, memory_limit, peak_memory, write_tokens
 from holdfast.local import ChildProcess
 from tests.support.checkout import ROOT
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -107,7 +108,7 @@ async def test_the_honest_tenant_sees_its_own_and_nothing_else(
         return [one | ended for one in found] == found and len(found) == min(honest.orchestrations, 100)
 
     # The list hears of instances a moment after they have ended.
-    await until(listed, what="all of its orchestrations are listed as ended", within=60)
+    await eventually(listed, what="all of its orchestrations are listed as ended", within=60)
 
 
 async def test_memory_stays_under_the_limit_that_is_deployed(

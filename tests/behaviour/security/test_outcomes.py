@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 
 from tests.support.rest import Answer
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -79,7 +80,7 @@ async def begun(session: aiohttp.ClientSession, name: str) -> Asking:
     async def has_asked() -> bool:
         return [event["type"] for event in await instance.events()] == ["OrchestrationStarted", "ActivityScheduled"]
 
-    await until(has_asked, what="the activity is asked for")
+    await eventually(has_asked, what="the activity is asked for")
     return instance
 
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from tests.behaviour.security.guarded import DAPR, PAYLOAD, QUEUE, SPARE, TOKENS, OnDapr, bearer
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.behaviour.security.guarded import Guarded

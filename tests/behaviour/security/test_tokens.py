@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.gateway.auth.tokens import digest_of
 from tests.behaviour.security.guarded import QUEUE, TOKENS, bearer, entry
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,7 +16,7 @@ from tests.behaviour.queues.test_replicas import MOVED, on_replicas, second_repl
 from tests.behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
 from tests.support.rest import Queue
 from tests.support.runs import Run, accepted
-from tests.support.stacks.base import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.rest import Server

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Client
 from holdfast.errors import Capacity, Forbidden, NotFound
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -122,7 +123,7 @@ async def test_metrics_and_the_state_of_the_process_are_for_those_of_no_tenant(s
         async def listed() -> bool:
             return "measured" in [queue.queue async for queue in acme.queues()]
 
-        await until(listed, what="the queue is listed")
+        await eventually(listed, what="the queue is listed")
 
     async def names(token: str) -> tuple[set[str], set[str]]:
         status, text = await asked(shared, token, "GET", "/metrics")

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from holdfast.cli.main import cli
 from tests.spark.pipeline import shop
-from tests.support.server import until
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ async def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
         async with asyncio.TaskGroup() as group:
             before = running.orders
             group.create_task(running.work())
-            await until(lambda: running.has_gone_on(before), what="orders come in, and an import has begun")
+            await eventually(lambda: running.has_gone_on(before), what="orders come in, and an import has begun")
             amid = copy_of(data, folder / "amid.db")
         return Moments(earlier, amid, copy_of(data, folder / "later.db"))
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from tests.support.checkout import ROOT
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,7 +54,7 @@ class Shop:
         for count, ttl in ((3, 240), (2, 120), (1, 300)):
             await self._lock("emails", count, ttl)
         await self._take_orders()
-        await until(self._letters_have_arrived, what="the dead letters are where they belong")
+        await eventually(self._letters_have_arrived, what="the dead letters are where they belong")
 
     async def has_gone_on(self, since: int) -> bool:
         """Whether more orders came than these, and the import after them, which tries for a while, has begun."""
@@ -75,7 +76,7 @@ class Shop:
             if total < 100:
                 ending.append(name)
             elif self.orders % 2:
-                await until(lambda name=name: self._waits(name), what="it waits for approval")  # type: ignore[misc]
+                await eventually(lambda name=name: self._waits(name), what="it waits for approval")  # type: ignore[misc]
                 await self.call("POST", f"/orchestrations/{name}/events/approved", {"by": "ann"})
                 ending.append(name)
         for pages in (3, 5):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
-Result = TypeVar("Result")
+    from collections.abc import Coroutine
 
 #: No argument at all, which is not the same as null.
 ABSENT = object()
@@ -69,19 +67,3 @@ class Stack(ABC):
     async def pass_time(self, seconds: float) -> None:
         """Where what is awaited is that nothing happens, or that a deadline passes unseen."""
         await asyncio.sleep(seconds)
-
-
-async def eventually(condition: Callable[[], Awaitable[Result]], within: float = 20.0) -> Result:
-    """The first truthy outcome. A call that fails is tried again; time is the event loop's."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + within
-    while True:
-        seen: Any
-        try:
-            if seen := await condition():
-                return seen
-        except CallFailed as failure:
-            seen = failure
-        if clock() > deadline:
-            raise AssertionError(f"did not come true within {within:g} s; the last outcome was {seen!r}")
-        await asyncio.sleep(0.05)

@@ -15,14 +15,17 @@ from holdfast.pushpop.core.items import partition_of
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.notifier import NotifierActor
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 from holdfast.wire.errors import raise_for_refusal
+from tests.support.simulated import ActorStage, on_simulated_host
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
     from holdfast.runtime.contract import HostClient
+    from holdfast.runtime.simulated import SimulatedHost
 
 QUEUE = "orders"
 
@@ -87,15 +90,15 @@ class Gateway:
         return [raise_for_refusal(one)["load"] for one in await self.partitions.call_all(queue, "Stats")]
 
 
-class Stage:
+class Stage(ActorStage):
+    """Queues, and any number of gateways that call them."""
+
     def __init__(self) -> None:
-        self.host = SimulatedHost()
+        super().__init__()
         self._gateways: list[Gateway] = []
 
-    async def start(self) -> None:
-        for actor_class in (PushPopActor, QueueIndexActor, NotifierActor):
-            await self.host.register(actor_class)
-        await self.host.start()
+    def actors(self) -> Iterable[type[Actor]]:
+        return (PushPopActor, QueueIndexActor, NotifierActor)
 
     def gateway(self) -> Gateway:
         """One more process."""
@@ -106,25 +109,10 @@ class Stage:
     async def stop(self) -> None:
         for gateway in self._gateways:
             await gateway.partitions.close()
-        await self.host.stop()
+        await super().stop()
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Makes a coroutine a test on a host of its own."""
-
-    async def run() -> None:
-        stage = Stage()
-        await stage.start()
-        try:
-            await body(stage)
-        finally:
-            await stage.stop()
-
-    def test() -> None:
-        VirtualTimeLoop.run(run())
-
-    test.__doc__ = body.__doc__
-    return test
+on_stage = on_simulated_host(Stage)
 
 
 def by_partition(ids: Iterable[str]) -> Counter[int | None]:

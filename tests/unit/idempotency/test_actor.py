@@ -9,26 +9,28 @@ from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.idempotency.interface import record_id
 from holdfast.idempotency.record import DEFAULT_RETENTION
 from holdfast.kinds import IDEMPOTENCY_TYPE
-from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import SimulatedHost
-from tests.support.simulated import staged
+from tests.support.simulated import ActorStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
 KEY = "invoice-17"
 
 
-class Stage:
+class Stage(ActorStage):
     """A host with one record, which counts what is asked of its storage."""
 
     def __init__(self) -> None:
-        self.host = SimulatedHost()
+        super().__init__()
         self.asked: list[str] = []
 
+    def actors(self) -> Iterable[type[Actor]]:
+        return (IdempotencyActor,)
+
     async def start(self) -> None:
-        await self.host.register(IdempotencyActor)
-        await self.host.start()
+        await super().start()
         before = self.host.storage.before
         assert before is not None
 
@@ -40,15 +42,13 @@ class Stage:
 
     async def call(self, method: str, **data: Any) -> Any:
         named = {"key": KEY} if method == "Begin" else {}
-        address = (IDEMPOTENCY_TYPE, record_id("default", KEY), method)
-        return load(await self.host.client.invoke_method(*address, dump(named | data)))
+        return await self.invoke(IDEMPOTENCY_TYPE, record_id("default", KEY), method, named | data)
 
     def rows(self) -> int:
         return sum(f"||{IDEMPOTENCY_TYPE}||" in row for row in self.host.storage.rows)
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 @on_stage

@@ -14,43 +14,41 @@ from holdfast.orchestration.recovery.rescuer import RescuerActor
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.notifier import NotifierActor
-from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost
+from tests.support.simulated import InstanceStage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from dapr.actor import Actor
 
     from holdfast import App
 
 ROWS = f"holdfast||{ORCHESTRATION_TYPE}||"
 
 
-class Stage:
+class Stage(InstanceStage):
     """One store; a deploy is a new process with other code."""
 
     def __init__(self, first: Callable[[], App]) -> None:
         """``first`` makes the code that is deployed when no other is named."""
+        super().__init__()
         self._first = first
-        self.host = SimulatedHost()
+        self._deployed: App | None = None
 
-    async def start(self, app: App | None = None) -> None:
+    def actors(self) -> Iterable[type[Actor]]:
         queues = (PushPopActor, QueueIndexActor, NotifierActor)
-        own = orchestration_actor((app or self._first()).registry)
-        for actor_class in (*queues, InstanceIndexActor, TenantIndexActor, RescuerActor, own):
-            await self.host.register(actor_class)
-        await self.host.start()
+        own = orchestration_actor((self._deployed or self._first()).registry)
+        return (*queues, InstanceIndexActor, TenantIndexActor, RescuerActor, own)
 
     async def deploy(self, app: App | None = None, *, check: bool = True) -> None:
         storage = self.host.storage
         await self.host.stop()
         self.host = SimulatedHost(storage=storage)
-        await self.start(app)
+        self._deployed = app
+        await self.start()
         if check:
             await Recheck(self.host.client).run()
-
-    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
-        body = dump(data or None)
-        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
 
     async def begin(self, instance_id: str, name: str, given: Any = None) -> None:
         assert (await self.ask(instance_id, "Start", name=name, input=given))["created"]
@@ -73,7 +71,7 @@ class Stage:
         return [event["type"] for event in (await self.ask(instance_id, "History", limit=1000))["events"]]
 
     async def take(self, count: int = 1) -> list[dict[str, Any]]:
-        answer = load(await self.host.client.invoke_method(QUEUE_TYPE, "activities", "Pop", dump({"count": count})))
+        answer = await self.invoke(QUEUE_TYPE, "activities", "Pop", {"count": count})
         items: list[dict[str, Any]] = answer["items"]
         return items
 

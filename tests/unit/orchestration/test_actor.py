@@ -9,25 +9,21 @@ import pytest
 
 from holdfast import App, Context
 from holdfast.errors import SaveFailed, StorageBroken
-from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.idempotency.interface import record_id
 from holdfast.kinds import IDEMPOTENCY_TYPE, ORCHESTRATION_TYPE, QUEUE_TYPE
 from holdfast.orchestration.actor.actor import orchestration_actor
-from holdfast.orchestration.index.instance_index import InstanceIndexActor
-from holdfast.orchestration.index.tenant_index import TenantIndexActor
-from holdfast.orchestration.recovery.rescuer import RescuerActor
 from holdfast.orchestration.storage.record import SEGMENT_BYTES
-from holdfast.pushpop.actor import PushPopActor
-from holdfast.pushpop.index import QueueIndexActor
-from holdfast.runtime.notifier import NotifierActor
-from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import Faults, SimulatedHost
+from holdfast.runtime.serialization import load
+from holdfast.runtime.simulated import Faults
+from holdfast.server import OWN_ACTORS
 from holdfast.worker.local_source import LocalWorkSource
 from holdfast.worker.worker import Worker
-from tests.support.simulated import staged
+from tests.support.simulated import InstanceStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
 app = App()
 
@@ -94,27 +90,18 @@ async def careless(ctx: Context) -> list[Any]:
     return [str(result) for result in results]
 
 
-class Stage:
-    def __init__(self) -> None:
-        self.host = SimulatedHost()
+class Stage(InstanceStage):
+    app = app
 
-    async def start(self, registry: Any = None) -> None:
-        queues = (PushPopActor, QueueIndexActor, NotifierActor)
-        classes = (*queues, InstanceIndexActor, TenantIndexActor, RescuerActor, IdempotencyActor)
-        for actor_class in (*classes, orchestration_actor(registry or app.registry)):
-            await self.host.register(actor_class)
-        await self.host.start()
-
-    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
-        body = dump(data or None)
-        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
+    def actors(self) -> Iterable[type[Actor]]:
+        return (*OWN_ACTORS, orchestration_actor(self.app.registry))
 
     async def activities(self) -> list[tuple[str, int]]:
-        answer = load(await self.host.client.invoke_method(QUEUE_TYPE, "activities", "Peek", dump({"count": 100})))
+        answer = await self.invoke(QUEUE_TYPE, "activities", "Peek", {"count": 100})
         return [(item["input"], item["scheduled_seq"]) for item in answer["items"]]
 
     async def take(self) -> dict[str, Any]:
-        answer = load(await self.host.client.invoke_method(QUEUE_TYPE, "activities", "Pop", dump({"count": 1})))
+        answer = await self.invoke(QUEUE_TYPE, "activities", "Pop", {"count": 1})
         item: dict[str, Any] = answer["items"][0]
         return item
 
@@ -126,8 +113,7 @@ class Stage:
         return await self.ask(item["instance_id"], "Complete", of="activity", result=result, **place)
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 @on_stage

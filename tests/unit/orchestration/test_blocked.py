@@ -17,12 +17,10 @@ from holdfast.orchestration.storage.blocking import LONGEST_RETRY_SECONDS, RETRY
 from holdfast.orchestration.storage.inbox import CHUNK_MESSAGES
 from holdfast.orchestration.storage.outbox import LONGEST_PAUSE_SECONDS, RESEND_SECONDS
 from holdfast.runtime.serialization import dump, load
-from tests.support.simulated import staged, takes_little
+from tests.support.simulated import on_simulated_host, takes_little
 from tests.unit.orchestration.redeployment import ROWS, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from holdfast.runtime.contract import ActorAddress
 
 
@@ -76,8 +74,7 @@ def an_app(**changes: Any) -> App:
     return app
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(partial(Stage, an_app), body)
+on_stage = on_simulated_host(partial(Stage, an_app))
 
 
 @on_stage

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from holdfast import App, Context
-from tests.support.simulated import staged
+from tests.support.simulated import on_simulated_host
 from tests.unit.orchestration.redeployment import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 def an_app(*, declared: bool = True, name: str | None = None) -> App:
@@ -81,10 +78,7 @@ def an_app(*, declared: bool = True, name: str | None = None) -> App:
     return app
 
 
-def on_stage(
-    body: Callable[[Stage], Coroutine[Any, Any, None]], first: Callable[[], App] = an_app
-) -> Callable[[], None]:
-    return staged(partial(Stage, first), body)
+on_stage = on_simulated_host(partial(Stage, an_app))
 
 
 CALLERS = [
@@ -117,7 +111,7 @@ def test_the_missing_definition_and_the_call_are_named(caller: str, name: str | 
         await stage.deploy()
         assert await stage.status("i") == "RUNNING"
 
-    on_stage(body, partial(an_app, name=name))()
+    on_simulated_host(partial(Stage, partial(an_app, name=name)))(body)()
 
 
 @on_stage

@@ -14,11 +14,11 @@ from holdfast.errors import Unavailable
 from holdfast.kinds import ORCHESTRATION_TYPE
 from holdfast.orchestration.actor.actor import OrchestrationActor
 from holdfast.orchestration.storage.blocking import RETRY_SECONDS
-from tests.support.simulated import staged
+from tests.support.simulated import on_simulated_host
 from tests.unit.orchestration.redeployment import ROWS, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 LETTERS = 200
 MANY = 50
@@ -59,8 +59,7 @@ def an_app() -> App:
     return app
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(partial(Stage, an_app), body)
+on_stage = on_simulated_host(partial(Stage, an_app))
 
 
 @pytest.fixture

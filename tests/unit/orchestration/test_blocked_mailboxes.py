@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from holdfast import App, Context
-from tests.support.simulated import staged
+from tests.support.simulated import on_simulated_host
 from tests.unit.orchestration.redeployment import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 def an_app(*mailboxes: str) -> App:
@@ -60,8 +57,7 @@ def an_app(*mailboxes: str) -> App:
     return app
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(partial(Stage, partial(an_app, "box")), body)
+on_stage = on_simulated_host(partial(Stage, partial(an_app, "box")))
 
 
 async def is_blocked(stage: Stage, instance_id: str = "i") -> dict[str, Any]:

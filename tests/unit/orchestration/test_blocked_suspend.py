@@ -7,12 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast import App, Context
-from tests.support.simulated import staged
+from tests.support.simulated import on_simulated_host
 from tests.unit.orchestration.redeployment import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     import pytest
 
 LETTERS = 1000
@@ -38,8 +36,7 @@ def an_app() -> App:
     return app
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(partial(Stage, an_app), body)
+on_stage = on_simulated_host(partial(Stage, an_app))
 
 
 @on_stage

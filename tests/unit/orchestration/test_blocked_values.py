@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from holdfast import App, Context
-from tests.support.simulated import staged
+from tests.support.simulated import on_simulated_host
 from tests.unit.orchestration.redeployment import ROWS, Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 class Order(BaseModel):
@@ -102,8 +99,7 @@ def an_app(kind: Any = Order) -> App:
     return app
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(partial(Stage, an_app), body)
+on_stage = on_simulated_host(partial(Stage, an_app))
 
 
 async def give(stage: Stage, name: str) -> None:

@@ -12,17 +12,14 @@ from holdfast.kinds import ORCHESTRATION_TYPE
 from holdfast.orchestration.actor import cache as cache
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.actor.cache import InstanceCache
-from holdfast.orchestration.index.instance_index import InstanceIndexActor
-from holdfast.orchestration.index.tenant_index import TenantIndexActor
-from holdfast.orchestration.recovery.rescuer import RescuerActor
-from holdfast.pushpop.actor import PushPopActor
-from holdfast.pushpop.index import QueueIndexActor
-from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import SimulatedHost
-from tests.support.simulated import staged
+from holdfast.runtime.serialization import load
+from holdfast.server import OWN_ACTORS
+from tests.support.simulated import InstanceStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
 app = App()
 
@@ -41,36 +38,24 @@ async def calls(ctx: Context) -> None:
     await ctx.call(never_run, 1)
 
 
-class Stage:
+class Stage(InstanceStage):
     def __init__(self) -> None:
-        self.host = SimulatedHost(idle_timeout=3600)
+        super().__init__(idle_timeout=3600)
+
+    def actors(self) -> Iterable[type[Actor]]:
+        return (*OWN_ACTORS, orchestration_actor(app.registry))
 
     async def start(self) -> None:
         with patch.object(cache.InstanceCache.__init__, "__defaults__", (3,)):
             InstanceCache.of(self.host.client)
-        classes = (
-            PushPopActor,
-            QueueIndexActor,
-            InstanceIndexActor,
-            TenantIndexActor,
-            RescuerActor,
-            orchestration_actor(app.registry),
-        )
-        for actor_class in classes:
-            await self.host.register(actor_class)
-        await self.host.start()
-
-    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
-        body = dump(data or None)
-        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
+        await super().start()
 
     def warm(self) -> set[str]:
         actors = self.host._runtime._actor_managers[ORCHESTRATION_TYPE]._active_actors
         return {name for name, actor in actors.items() if actor.work.derived}
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 @on_stage

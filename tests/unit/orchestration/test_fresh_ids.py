@@ -15,10 +15,12 @@ from holdfast.orchestration.recovery.fresh_ids import FreshIds
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost
 from holdfast.server import OWN_ACTORS
-from tests.support.simulated import staged
+from tests.support.simulated import InstanceStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
 app = App()
 
@@ -28,17 +30,18 @@ async def waits(ctx: Context) -> Any:
     return await ctx.event("go")
 
 
-class Stage:
+class Stage(InstanceStage):
     def __init__(self) -> None:
-        self.host = SimulatedHost(idle_timeout=3600)
+        super().__init__(idle_timeout=3600)
         #: What was read, and what was called.
         self.read: list[str] = []
         self.called: list[str] = []
 
+    def actors(self) -> Iterable[type[Actor]]:
+        return (*OWN_ACTORS, orchestration_actor(app.registry))
+
     async def start(self) -> None:
-        for actor_class in (*OWN_ACTORS, orchestration_actor(app.registry)):
-            await self.host.register(actor_class)
-        await self.host.start()
+        await super().start()
         load_state, invoke = self.host.client.load_state, self.host.client.invoke_method
 
         async def noted_load(actor_type: str, actor_id: str, keys: Any) -> Any:
@@ -53,10 +56,6 @@ class Stage:
         self.host.client.invoke_method = noted_call  # type: ignore[method-assign]
         self.fresh_ids = FreshIds.of(self.host.client)
 
-    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
-        body = dump(data or None)
-        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
-
     async def begin(self) -> str:
         with self.fresh_ids.name("default") as instance_id:
             assert (await self.ask(instance_id, "Start", name="waits"))["created"]
@@ -68,8 +67,7 @@ class Stage:
         return {address for page in pages for address in page}
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 @on_stage

@@ -11,12 +11,14 @@ from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.index.instance_index import InstanceIndexActor, shards_of
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
 from holdfast.orchestration.recovery.rescuer import RescuerActor
-from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
-from tests.support.simulated import staged
+from holdfast.runtime.serialization import load
+from holdfast.runtime.simulated import VirtualTimeLoop
+from tests.support.simulated import InstanceStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
 app = App()
 
@@ -36,32 +38,22 @@ async def waits(ctx: Context) -> Any:
     return await ctx.event("go")
 
 
-class Stage:
+class Stage(InstanceStage):
     def __init__(self) -> None:
-        self.host = SimulatedHost(idle_timeout=3600)
+        super().__init__(idle_timeout=3600)
 
-    async def start(self) -> None:
-        for actor_class in (InstanceIndexActor, TenantIndexActor, RescuerActor, orchestration_actor(app.registry)):
-            await self.host.register(actor_class)
-        await self.host.start()
-
-    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
-        body = dump(data or None)
-        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
+    def actors(self) -> Iterable[type[Actor]]:
+        return (InstanceIndexActor, TenantIndexActor, RescuerActor, orchestration_actor(app.registry))
 
     async def listed(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for shard in shards_of("default"):
-            answer = load(await self.host.client.invoke_method(INSTANCE_INDEX_TYPE, shard, "List", dump({})))
-            found |= {entry[0]: entry[2] for entry in answer["instances"]}
-        return found
+        return {entry[0]: entry[2] for entry in await self.entries()}
 
     async def names(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for shard in shards_of("default"):
-            answer = load(await self.host.client.invoke_method(INSTANCE_INDEX_TYPE, shard, "List", dump({})))
-            found |= {entry[0]: entry[1] for entry in answer["instances"]}
-        return found
+        return {entry[0]: entry[1] for entry in await self.entries()}
+
+    async def entries(self) -> list[Any]:
+        shards = [await self.invoke(INSTANCE_INDEX_TYPE, shard, "List", {}) for shard in shards_of("default")]
+        return [entry for answer in shards for entry in answer["instances"]]
 
     async def replace(self, instance_id: str, name: str) -> None:
         """Deletes an instance and starts another of its id in one turn."""
@@ -79,8 +71,7 @@ class Stage:
         return None if row is None else load(row[0])
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 @on_stage

@@ -14,13 +14,11 @@ from holdfast.orchestration.core.limits import TURN_BYTES
 from holdfast.orchestration.recovery.rescuer import RescueList
 from holdfast.orchestration.storage.outbox import SMALL_BOXES_BYTES, Outbox
 from holdfast.runtime.batching import CallBatcher
-from holdfast.runtime.serialization import dump, load
-from tests.support.simulated import staged, takes_little
+from holdfast.runtime.serialization import dump
+from tests.support.simulated import on_simulated_host, takes_little
 from tests.unit.orchestration.test_actor import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     import pytest
 
 app = App()
@@ -83,8 +81,7 @@ async def waiting(ctx: Context, text: str = "") -> Any:
 class Outside(Stage):
     """No worker takes the activities: the tests do."""
 
-    async def start(self, registry: Any = None) -> None:
-        await super().start(registry or app.registry)
+    app = app
 
     async def history(self, instance_id: str) -> list[dict[str, Any]]:
         """All pages of it."""
@@ -97,7 +94,7 @@ class Outside(Stage):
         return events
 
     async def queue(self, name: str, method: str, **data: Any) -> Any:
-        return load(await self.host.client.invoke_method(QUEUE_TYPE, name, method, dump(data or None)))
+        return await self.invoke(QUEUE_TYPE, name, method, data or None)
 
     async def fill(self, capacity: int) -> None:
         """Makes the queue ``other`` full."""
@@ -127,8 +124,7 @@ class Outside(Stage):
         return str((await self.ask(instance_id, "Status"))["status"])
 
 
-def on_stage(body: Callable[[Outside], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Outside, body)
+on_stage = on_simulated_host(Outside)
 
 
 @on_stage

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,12 +16,14 @@ from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE, QUEUE_TYPE, 
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.recovery.rescuer import PAGE, SCAN_SECONDS, RescueList
 from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import Faults, SimulatedHost
+from holdfast.runtime.simulated import Faults
 from holdfast.server import OWN_ACTORS
-from tests.support.simulated import staged
+from tests.support.simulated import InstanceStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
 app = App()
 
@@ -40,15 +42,16 @@ async def quick(ctx: Context) -> str:
     return "done"
 
 
-class Stage:
-    def __init__(self) -> None:
-        self.host = SimulatedHost(idle_timeout=3600)
+class Stage(InstanceStage):
+    def __init__(self, idle_timeout: float = 3600) -> None:
+        super().__init__(idle_timeout=idle_timeout)
         self.woken: list[str] = []
 
+    def actors(self) -> Iterable[type[Actor]]:
+        return (*OWN_ACTORS, orchestration_actor(app.registry))
+
     async def start(self) -> None:
-        for actor_class in (*OWN_ACTORS, orchestration_actor(app.registry)):
-            await self.host.register(actor_class)
-        await self.host.start()
+        await super().start()
         self.listen()
 
     def listen(self) -> None:
@@ -63,12 +66,8 @@ class Stage:
         self.host.client.invoke_method = heard  # type: ignore[method-assign]
 
     async def crash(self) -> None:
-        self.host = await self.host.restarted()
+        await self.restart()
         self.listen()
-
-    async def ask(self, instance_id: str, method: str, **data: Any) -> Any:
-        body = dump(data or None)
-        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, instance_id, method, body))
 
     async def pushed(self) -> int:
         answer = load(await self.host.client.invoke_method(QUEUE_TYPE, "activities", "Stats", b""))
@@ -85,8 +84,7 @@ class Stage:
         return [key for key in self.host.storage.rows if f"||{RESCUER_TYPE}||" in key]
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 @on_stage
@@ -327,12 +325,7 @@ async def test_one_that_does_not_answer_keeps_nobody_from_the_others(stage: Stag
 
 
 def test_those_that_leave_memory_at_once_are_crossed_off_all_the_same() -> None:
-    class Hasty(Stage):
-        def __init__(self) -> None:
-            super().__init__()
-            self.host = SimulatedHost(idle_timeout=0.05)
-
-    async def body(stage: Hasty) -> None:
+    async def body(stage: Stage) -> None:
         for number in range(PAGE + 20):
             await stage.ask(f"i-{number}", "Start", name="calls")
         await asyncio.sleep(120)
@@ -340,7 +333,7 @@ def test_those_that_leave_memory_at_once_are_crossed_off_all_the_same() -> None:
         assert await stage.pushed() >= PAGE + 20
         assert stage.kept() == []
 
-    staged(Hasty, body)()
+    on_simulated_host(lambda: Stage(idle_timeout=0.05))(body)()
 
 
 def test_what_is_known_goes_with_its_host() -> None:

@@ -6,17 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast import App, Context
-from holdfast.kinds import ORCHESTRATION_TYPE
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.index.instance_index import InstanceIndexActor
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
 from holdfast.orchestration.recovery.rescuer import RescuerActor
-from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
-from tests.support.simulated import staged
+from holdfast.runtime.simulated import VirtualTimeLoop
+from tests.support.simulated import InstanceStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
 
 DAY = 86400.0
 app = App()
@@ -32,17 +32,12 @@ async def sleeper(ctx: Context) -> str:
     return await long
 
 
-class Stage:
-    def __init__(self) -> None:
-        self.host = SimulatedHost()
+class Stage(InstanceStage):
+    def actors(self) -> Iterable[type[Actor]]:
+        return (InstanceIndexActor, TenantIndexActor, RescuerActor, orchestration_actor(app.registry))
 
-    async def start(self) -> None:
-        for actor_class in (InstanceIndexActor, TenantIndexActor, RescuerActor, orchestration_actor(app.registry)):
-            await self.host.register(actor_class)
-        await self.host.start()
-
-    async def ask(self, method: str, **data: Any) -> Any:
-        return load(await self.host.client.invoke_method(ORCHESTRATION_TYPE, "i", method, dump(data or None)))
+    async def tell(self, method: str, **data: Any) -> Any:
+        return await self.ask("i", method, **data)
 
     def step_clock(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -50,29 +45,28 @@ class Stage:
         loop.step_wall_clock(seconds)
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 async def _in_which_the_clock_jumps(stage: Stage, *, restarts: bool) -> None:
-    await stage.ask("Start", name="sleeper")
+    await stage.tell("Start", name="sleeper")
     # Far enough for the history, but not for the long timer.
     stage.step_clock(DAY / 4)
-    await stage.ask("RaiseEvent", name="mail")
+    await stage.tell("RaiseEvent", name="mail")
     stage.step_clock(-DAY / 4)
     if restarts:
         stage.host = await stage.host.restarted()
-    await stage.ask("RaiseEvent", name="go")
+    await stage.tell("RaiseEvent", name="go")
     if restarts:
         stage.host = await stage.host.restarted()
     await asyncio.sleep(59)
-    assert (await stage.ask("Status"))["custom_status"] is None
+    assert (await stage.tell("Status"))["custom_status"] is None
     await asyncio.sleep(3)
-    assert (await stage.ask("Status"))["custom_status"] == "slept"
+    assert (await stage.tell("Status"))["custom_status"] == "slept"
     await asyncio.sleep(DAY / 2 - 120)
-    assert (await stage.ask("Status"))["status"] == "RUNNING"
+    assert (await stage.tell("Status"))["status"] == "RUNNING"
     await asyncio.sleep(120)
-    assert (await stage.ask("Status"))["output"] == "long"
+    assert (await stage.tell("Status"))["output"] == "long"
 
 
 @on_stage

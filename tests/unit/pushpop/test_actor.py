@@ -14,35 +14,29 @@ from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.core.queue import MAX_PRIORITIES
 from holdfast.pushpop.index import QueueIndexActor, shard_of
 from holdfast.runtime.notifier import Notifier, NotifierActor, Subscription
-from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import Faults, SimulatedHost
+from holdfast.runtime.serialization import load
+from holdfast.runtime.simulated import Faults
 from holdfast.runtime.unit_of_work import Turn
-from tests.support.simulated import staged
+from tests.support.simulated import ActorStage, on_simulated_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine, Iterable
+
+    from dapr.actor import Actor
 
     from holdfast.runtime.contract import ActorAddress
 
 QUEUE = "orders"
 
 
-class Stage:
+class Stage(ActorStage):
     """A host with a queue on it."""
 
-    def __init__(self) -> None:
-        self.host = SimulatedHost()
-
-    async def start(self) -> None:
-        for actor_class in (PushPopActor, QueueIndexActor, NotifierActor):
-            await self.host.register(actor_class)
-        await self.host.start()
-
-    async def restart(self) -> None:
-        self.host = await self.host.restarted()
+    def actors(self) -> Iterable[type[Actor]]:
+        return (PushPopActor, QueueIndexActor, NotifierActor)
 
     async def call(self, method: str, data: Any = None, queue: str = QUEUE) -> Any:
-        return load(await self.host.client.invoke_method(QUEUE_TYPE, queue, method, dump(data)))
+        return await self.invoke(QUEUE_TYPE, queue, method, data)
 
     def stored(self, key: str, queue: str = QUEUE) -> Any:
         """What is on the disk, without asking the actor, which would notice what is due."""
@@ -55,8 +49,7 @@ class Stage:
         return keys | set(self.stored("metadata").get("_segments", ()))
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(Stage, body)
+on_stage = on_simulated_host(Stage)
 
 
 @on_stage

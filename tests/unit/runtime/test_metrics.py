@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,19 +13,21 @@ from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.background import BackgroundTasks
 from holdfast.runtime.notifier import NotifierActor, notify
-from holdfast.runtime.serialization import dump, load
-from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
+from holdfast.runtime.simulated import Faults, VirtualTimeLoop
+from tests.support.simulated import ActorStage
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable
+
+    from dapr.actor import Actor
 
 
-class Stage:
-    def __init__(self) -> None:
-        self.host = SimulatedHost()
+class Stage(ActorStage):
+    def actors(self) -> Iterable[type[Actor]]:
+        return (PushPopActor, QueueIndexActor, NotifierActor)
 
     async def call(self, method: str, data: Any = None) -> Any:
-        return load(await self.host.client.invoke_method(QUEUE_TYPE, "orders", method, dump(data)))
+        return await self.invoke(QUEUE_TYPE, "orders", method, data)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.host.client.metrics.registry.get_sample_value(name, labels)
@@ -33,15 +35,6 @@ class Stage:
     async def push(self, *items: Any) -> None:
         await self.call("Push", {"items": [{"item": item} for item in items]})
         await asyncio.sleep(10)  # the first time, the queue is written down after that
-
-    async def __aenter__(self) -> Self:
-        for actor_class in (PushPopActor, QueueIndexActor, NotifierActor):
-            await self.host.register(actor_class)
-        await self.host.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.host.stop()
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
