@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from holdfast.orchestration.boxes import Boxes
 from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, resolve_local_types
 from holdfast.orchestration.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     # Importing it takes half a second, which programs that only use the client should not wait for.
     from dapr.actor import Actor
+
+    from holdfast.orchestration.boxes import Declaration
 
 ActorClass = TypeVar("ActorClass", bound="type[Actor]")
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -41,7 +44,7 @@ class App:
     def orchestration(self, function: Function) -> Function: ...
     @overload
     def orchestration(
-        self, *, name: str | None = None, version: str = "1", mailboxes: Iterable[str] = ()
+        self, *, name: str | None = None, version: str = "1", mailboxes: Declaration = ()
     ) -> Callable[[Function], Function]: ...
     def orchestration(
         self,
@@ -49,18 +52,19 @@ class App:
         *,
         name: str | None = None,
         version: str = "1",
-        mailboxes: Iterable[str] = (),
+        mailboxes: Declaration = (),
     ) -> Function | Callable[[Function], Function]:
         """Registers an ``async def`` that takes a context and at most one input. Returns the function unchanged.
 
         Running instances keep the version they started with; a start without a version uses the version declared
-        last. Events raised under the name of a mailbox are kept, in order, until ``ctx.receive`` receives them.
+        last. Events raised under the name of a mailbox are kept, in order, until ``ctx.receive`` receives them. With
+        types, ``mailboxes={"orders": Order}``, events that do not fit are refused when they are raised.
         """
         local_names = sys._getframe(1).f_locals
 
         def register(function: Function) -> Function:
             definition = Orchestration(
-                name=name or function.__name__, function=function, version=version, mailboxes=frozenset(mailboxes)
+                name=name or function.__name__, function=function, version=version, mailboxes=Boxes(mailboxes)
             )
             resolve_local_types(definition, local_names)
             self.registry.add_orchestration(definition)

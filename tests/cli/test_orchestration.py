@@ -182,6 +182,10 @@ def test_what_was_exported_can_be_replayed(holdfast: Command, instance_id: str) 
 
 def test_raise_reaches_whoever_waits(holdfast: Command, instance_id: str) -> None:
     holdfast.orchestration("start", "approval", "--instance-id", instance_id)
+    assert "the event approved, since" in holdfast.orchestration("status", instance_id).output
+    dropped = holdfast.orchestration("raise", instance_id, "refused")
+    assert (dropped.code, dropped.output.partition(";")[0]) == (0, "refused raised")
+    assert "not delivered" in dropped.output
     raised = holdfast.orchestration("raise", instance_id, "approved", '"ann"')
     assert (raised.code, raised.output) == (0, "approved raised\n")
     assert holdfast.orchestration("wait", instance_id, "--within", "30").json() == "ann"

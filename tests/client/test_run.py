@@ -146,7 +146,10 @@ async def test_time_that_is_up_is_a_timeout_and_the_run_goes_on(client: Client) 
     for seconds in (0, 0.1):
         with pytest.raises(TimeoutError, match=f"within {seconds:g} s: it is RUNNING"):
             await run.result(timeout=seconds)
-    await run.raise_event("approved", "late")
+    assert not await run.raise_event("nobody-waits")
+    [awaited] = (await run.status()).waiting_for
+    assert (awaited.kind, awaited.name, awaited.due_at) == ("event", "approved", None)
+    assert await run.raise_event("approved", "late")
     assert await run.result(timeout=20) == "late"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ACTOR_TYPE = "OrchestrationActor"
 STATUS_FIELDS = {
     *("instance_id", "name", "version", "status", "input", "output", "error", "custom_status", "tags", "priority"),
-    *("execution_id", "events", "created_at", "updated_at", "ended_at"),
+    *("execution_id", "events", "created_at", "updated_at", "ended_at", "waiting_for"),
 }
 _ENDINGS = {"OrchestrationCompleted", "OrchestrationFailed", "OrchestrationCancelled", "ContinuedAsNew"}
 _SCHEDULED_AS = {
@@ -142,7 +142,14 @@ async def start(server: Server, name: str, **body: Any) -> Answer:
 
 
 def accepted(answer: Answer) -> None:
-    assert (answer.status, answer.body) == (202, {"success": True}), answer.text
+    """A raised event was delivered as well."""
+    assert answer.status == 202, answer.text
+    assert answer.body in ({"success": True}, {"success": True, "delivered": True}), answer.text
+
+
+def delivered(answer: Answer, *, is_so: bool = True) -> None:
+    """What a raise answers."""
+    assert (answer.status, answer.body) == (202, {"success": True, "delivered": is_so}), answer.text
 
 
 def check_history(events: list[Any]) -> None:

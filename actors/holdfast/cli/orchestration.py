@@ -149,8 +149,11 @@ def raise_event(
     """
     import uuid
 
-    text, unique_id = _json(data, None), event_id or uuid.uuid4().hex
-    _call(server, as_json, instance_id, lambda run: run.raise_event(event, text, unique_id), f"{event} raised")
+    text = _json(data, None)
+    with server.connect() as session:
+        answer = session.ask(session.run(instance_id).raise_event(event, text, event_id or uuid.uuid4().hex))
+    dropped = "" if answer["delivered"] else "; not delivered: no code waits for it, and it is no mailbox"
+    show_done(answer, as_json, f"{event} raised{dropped}")
 
 
 @orchestration.command(short_help="Cancel an instance.")

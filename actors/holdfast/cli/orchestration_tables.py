@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from holdfast.client.api.orchestrations import Answer
 
 
+_WAITED_FOR = {
+    "activity": "activity",
+    "event": "event",
+    "mailbox": "mailbox",
+    "request": "request",
+    "sub": "sub-orchestration",
+}
+
+
 def status(answer: Answer) -> RenderableType:
     table = new_table()
     table.show_header = False
@@ -36,6 +45,7 @@ def status(answer: Answer) -> RenderableType:
         "error": None if answer["error"] is None else printable(failure(answer["error"])),
         "reason": None if answer.get("reason") is None else printable(answer["reason"]),
         **_blocked(answer.get("blocked")),
+        "waits for": _waiting_for(answer.get("waiting_for", [])),
         "parent": None if parent is None else Text(parent["instance_id"]),
         "started": Text(moment(answer["created_at"])),
         "changed": Text(moment(answer["updated_at"])) if answer["ended_at"] is None else None,
@@ -51,6 +61,16 @@ def status(answer: Answer) -> RenderableType:
 
 def _tags(tags: dict[str, str] | None) -> Text | None:
     return printable(" ".join(f"{key}={value}" for key, value in sorted(tags.items()))) if tags else None
+
+
+def _waiting_for(awaited: list[Answer]) -> Text | None:
+    """Returns what the code awaits, one thing a line."""
+    lines = []
+    for one in awaited:
+        what = "a timer" if one["kind"] == "timer" else f"the {_WAITED_FOR[one['kind']]} {one['name']}"
+        until = f", due {moment(one['due_at'])}" if "due_at" in one else ""
+        lines.append(f"{what}, since {moment(one['since'])}{until}")
+    return Text("\n".join(lines)) if lines else None
 
 
 def _blocked(reason: Answer | None) -> dict[str, RenderableType | None]:

@@ -79,14 +79,16 @@ class Run(Generic[Output]):
             if cursor is None:
                 return
 
-    async def raise_event(self, name: str, data: Any = None, *, event_id: str | None = None) -> None:
-        """Sends an event to the instance; ``data`` is a JSON value or a pydantic model.
+    async def raise_event(self, name: str, data: Any = None, *, event_id: str | None = None) -> bool:
+        """Sends an event to the instance and returns whether it was delivered; ``data`` is JSON or a pydantic model.
 
-        The event is dropped when the orchestration does not wait for this name, unless the name is a mailbox. Events
-        with the same ``event_id`` count once: the last 1000 ids of an instance are kept, across ``continue_as_new``
-        and after its end. Raises ``Conflict`` when the instance has ended.
+        It is delivered if its name is a mailbox or the code waits for it, and dropped otherwise. Events with the same
+        ``event_id`` count once: the last 1000 ids of an instance are kept, across ``continue_as_new`` and after its
+        end. Raises ``Conflict`` when the instance has ended.
         """
-        await self._calls.raise_event(name, encode_typed(data, "data"), event_id or uuid.uuid4().hex)
+        answer = await self._calls.raise_event(name, encode_typed(data, "data"), event_id or uuid.uuid4().hex)
+        delivered: bool = answer["delivered"]
+        return delivered
 
     async def cancel(self, reason: str | None = None) -> None:
         """Cancels the instance: its code gets a ``CancelledError`` at its ``await``, and may clean up."""

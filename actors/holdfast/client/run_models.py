@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.orchestration.core.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 _OF_EVERY_EVENT = frozenset({"seq", "type", "execution_id", "timestamp"})
@@ -41,6 +44,21 @@ class BlockReason:
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """One thing that the code of an instance awaits."""
+
+    #: ``activity``, ``timer``, ``event``, ``mailbox``, ``request`` or ``sub``.
+    kind: str
+    #: None for a timer.
+    name: str | None
+    since: datetime
+    #: When a timer fires.
+    due_at: datetime | None
+    #: The event of the history that scheduled it; None for a mailbox or a request.
+    scheduled_seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class OrchestrationStatus:
     """The status of an instance."""
 
@@ -71,6 +89,8 @@ class OrchestrationStatus:
     parent: dict[str, Any] | None
     #: For a BLOCKED instance, why the deployed code cannot continue it.
     blocked: BlockReason | None = None
+    #: What the code awaits, the oldest first; at most 20.
+    waiting_for: Sequence[Awaited] = ()
 
     @property
     def ended(self) -> bool:
@@ -114,6 +134,18 @@ def status(answer: dict[str, Any]) -> OrchestrationStatus:
         ended_at=None if answer["ended_at"] is None else _moment(answer["ended_at"]),
         parent=answer.get("parent"),
         blocked=None if answer.get("blocked") is None else _blocked(answer["blocked"]),
+        waiting_for=[_awaited(one) for one in answer.get("waiting_for", ())],
+    )
+
+
+def _awaited(answer: dict[str, Any]) -> Awaited:
+    due_at = answer.get("due_at")
+    return Awaited(
+        kind=answer["kind"],
+        name=answer["name"],
+        since=_moment(answer["since"]),
+        due_at=None if due_at is None else _moment(due_at),
+        scheduled_seq=answer["scheduled_seq"],
     )
 
 

@@ -165,8 +165,8 @@ class Orchestrations:
         event_id = call.query(EventQuery).event_id
         name = check_id(call.parameters[1], "event name")
         body = {"name": name, "data": await call.json_value(), "event_id": event_id}
-        await self._ask(_address(call), "RaiseEvent", body)
-        return Accepted({"success": True})
+        answer = await self._ask(_address(call), "RaiseEvent", body)
+        return Accepted({"success": True, "delivered": answer["delivered"]})
 
     async def delete(self, call: HttpRequest) -> Answer:
         return await self._ask(_address(call), "Delete", call.query(DeleteQuery).model_dump())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_type_hints
+
+from holdfast.orchestration.boxes import Boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,7 +70,7 @@ class Orchestration(_Typed):
     name: str
     function: Callable[..., Any]
     version: str = "1"
-    mailboxes: frozenset[str] = frozenset()
+    mailboxes: Boxes = field(default_factory=Boxes)
 
     _leading = 1
 

@@ -286,19 +286,7 @@ class Run:
 
     def waits_for(self) -> str:
         """Describes what the instance waits for, for error messages."""
-        open_events: dict[int, str] = {}
-        for event in self._history:
-            if isinstance(event, history.EventSubscribed):
-                open_events[event.seq] = f"the event {event.name}"
-            elif isinstance(event, history.TimerCreated):
-                open_events[event.seq] = f"{datetime.fromtimestamp(event.fire_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-            elif isinstance(event, history.ActivityScheduled):
-                open_events[event.seq] = f"the activity {event.name}"
-            elif isinstance(event, history.SubOrchestrationScheduled):
-                open_events[event.seq] = f"the orchestration {event.instance_id}"
-            elif (answered := getattr(event, "scheduled_seq", None)) is not None:
-                open_events.pop(answered, None)
-        return ", ".join(open_events.values()) or "a mailbox"
+        return ", ".join(map(str, self._instance.waiting_for)) or "nothing that comes from outside"
 
     def _deliver(self, *messages: Message) -> None:
         delivery = self._instance.deliver(messages, self._environment._now)

@@ -209,6 +209,11 @@ async def approval(ctx: Context) -> Order:
     return await ctx.event("approved", Order)
 
 
+@app.orchestration(mailboxes={"orders": Order})
+async def numbered(ctx: Context, number: int) -> list[int]:
+    return [(await ctx.receive("orders")).number for _ in range(number)]
+
+
 @app.orchestration(mailboxes=["letters"])
 async def reading(ctx: Context, number: int) -> list[Any]:
     await ctx.event("go")

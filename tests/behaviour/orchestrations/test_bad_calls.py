@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.behaviour.stacks import on_every_stack
-from tests.support.runs import Run, accepted, start
+from tests.support.runs import Run, accepted, delivered, start
 
 if TYPE_CHECKING:
     from tests.support.rest import Server
@@ -132,7 +132,7 @@ async def test_payloads_have_a_limit(server: Server) -> None:
     assert await run.output() == just_right
     waiting = await Run(server, "waiting").begin("waiting")
     (await waiting.raise_event("go", large)).refused(413, "TOO_LARGE")
-    accepted(await waiting.raise_event("go", just_right))
+    delivered(await waiting.raise_event("go", just_right))
     assert await waiting.output() == just_right
 
 

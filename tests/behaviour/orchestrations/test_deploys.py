@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.behaviour.orchestrations.redeployment import blocked, deploys, release
 from tests.behaviour.orchestrations.test_instances import listed
 from tests.behaviour.stacks import ALL, EMBEDDED, KILLED, on_stacks
-from tests.support.runs import Run, accepted
+from tests.support.runs import Run, accepted, delivered
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def test_departed_code_blocks_an_instance_until_a_rollback(server: Server)
         await eventually(is_listed)
         # Its activity comes again and is run, and its outcome kept, though the code cannot take it.
         release(run)
-        accepted(await sound.raise_event("go", 1))
+        delivered(await sound.raise_event("go", 1))
         assert await sound.output() == 1
         assert await run.types() == ["OrchestrationStarted", "ActivityScheduled"]
         await changing.deploy(kill=True)
@@ -100,18 +100,18 @@ async def test_a_model_with_a_new_field_goes_on(server: Server) -> None:
 async def test_what_a_blocked_instance_was_sent_is_delivered_once_and_in_order(server: Server) -> None:
     letters = 120
     run = await Run(server).begin("collect", letters)
-    accepted(await run.raise_event("ready"))
-    accepted(await run.raise_event("parcels", 0))
+    delivered(await run.raise_event("ready"))
+    delivered(await run.raise_event("parcels", 0))
     async with deploys(server) as changing:
         await changing.deploy(mailboxes=["letters"])
         reason = await blocked(run)
         assert reason["kind"] == "undeclared_mailbox"
         assert "parcels" in reason["message"]
         for number in range(1, letters // 2):
-            accepted(await run.raise_event("parcels", number, event_id=str(number)))
+            delivered(await run.raise_event("parcels", number, event_id=str(number)))
         await changing.deploy(mailboxes=["letters"], kill=True)
         for number in range(1, letters):
-            accepted(await run.raise_event("parcels", number, event_id=str(number)))
+            delivered(await run.raise_event("parcels", number, event_id=str(number)))
         assert (await run.types())[-1] == "EventRaised"
         await changing.deploy()
         assert await run.output() == list(range(letters))
@@ -137,7 +137,7 @@ async def test_blocked_instances_are_cancelled_deleted_and_suspended(server: Ser
         assert not await deleted.is_found()
         assert (await blocked(suspended))["suspended"] is False
         accepted(await suspended.tell("suspend"))
-        accepted(await suspended.raise_event("ready"))
+        delivered(await suspended.raise_event("ready"), is_so=False)
         assert (await suspended.status())["status"] == "BLOCKED"
         assert (await suspended.status())["blocked"]["suspended"] is True
         await changing.deploy()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.behaviour.stacks import on_every_stack
-from tests.support.runs import Run, accepted
+from tests.support.runs import Run, accepted, delivered
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def test_a_suspended_one_rests_until_it_is_resumed(server: Server) -> None
     accepted(await run.tell("suspend", reason="maintenance"))
     accepted(await run.tell("suspend"))
     assert (await run.status())["status"] == "SUSPENDED"
-    accepted(await run.raise_event("go", "meanwhile"))
+    delivered(await run.raise_event("go", "meanwhile"))
     status = (await run.get("/wait", timeout_seconds=0.2)).ok()
     assert (status["status"], status["ended_at"]) == ("SUSPENDED", None)
     accepted(await run.tell("resume"))
@@ -159,7 +159,7 @@ async def test_waiting_ends_with_the_instance(server: Server) -> None:
     assert (short["status"], short["ended_at"]) == ("RUNNING", None)
     assert not any(wait.done() for wait in waits)
     began = clock()
-    accepted(await run.raise_event("go", 1))
+    delivered(await run.raise_event("go", 1))
     for wait in waits:
         status = (await wait).ok()
         assert (status["status"], status["output"]) == ("COMPLETED", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.behaviour.stacks import on_every_stack
-from tests.support.runs import Run, accepted
+from tests.support.runs import Run, accepted, delivered
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ async def test_mail_to_a_suspended_one_that_continues_as_new_is_received(server:
     run = await Run(server).begin("collecting", [])
     accepted(await run.tell("suspend"))
     for letter in ("a", "b", "c"):
-        accepted(await run.raise_event("letters", letter, event_id=letter))
+        delivered(await run.raise_event("letters", letter, event_id=letter))
     accepted(await run.tell("resume"))
-    accepted(await run.raise_event("letters", "b", event_id="b"))
-    accepted(await run.raise_event("letters", "end"))
+    delivered(await run.raise_event("letters", "b", event_id="b"))
+    delivered(await run.raise_event("letters", "end"))
     assert await run.output() == ["a", "b", "c", "end"]
     assert (await run.status())["execution_id"] == 4
 
@@ -32,7 +32,7 @@ async def test_mail_to_a_suspended_one_that_continues_as_new_is_received(server:
 async def test_a_cancel_of_a_suspended_one_that_continues_as_new_ends_it(server: Server) -> None:
     run = await Run(server).begin("collecting", [])
     accepted(await run.tell("suspend"))
-    accepted(await run.raise_event("letters", "a"))
+    delivered(await run.raise_event("letters", "a"))
     accepted(await run.tell("cancel", reason="enough"))
     status = await run.ended()
     assert (status["status"], status["execution_id"]) == ("CANCELLED", 2)
@@ -44,9 +44,9 @@ async def test_a_backlog_of_mail_is_received_in_order(server: Server) -> None:
     run = await Run(server).begin("counting", 0)
     accepted(await run.tell("suspend"))
     for number in range(LETTERS):
-        accepted(await run.raise_event("letters", [number, PADDING]))
+        delivered(await run.raise_event("letters", [number, PADDING]))
     accepted(await run.tell("resume"))
-    accepted(await run.raise_event("letters", "end"))
+    delivered(await run.raise_event("letters", "end"))
     assert await run.output() == LETTERS
     assert (await run.status())["execution_id"] == LETTERS + 1
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.behaviour.stacks import on_every_stack
-from tests.support.runs import STATUS_FIELDS, Run, accepted, start
+from tests.support.runs import STATUS_FIELDS, Run, accepted, delivered, start
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -80,11 +80,15 @@ async def test_the_status_has_every_field(server: Server) -> None:
         "created_at": 0,
         "updated_at": 0,
         "ended_at": None,
+        "waiting_for": [
+            {"kind": "event", "name": "go", "since": before["waiting_for"][0]["since"], "scheduled_seq": 2}
+        ],
     }
-    accepted(await run.raise_event("go", {"a": 1}))
+    delivered(await run.raise_event("go", {"a": 1}))
     after = await run.ended()
     assert after.keys() == STATUS_FIELDS
     assert (after["status"], after["output"], after["events"]) == ("COMPLETED", {"a": 1}, 4)
+    assert after["waiting_for"] == []
     assert after["created_at"] == before["created_at"]
     assert _moment(before["created_at"]) <= _moment(after["updated_at"]) == _moment(after["ended_at"])
     for moment in (after["created_at"], after["ended_at"]):
@@ -110,7 +114,7 @@ async def test_every_event_is_in_the_history(server: Server) -> None:
     run = await Run(server).begin("everything")
     await run.waits_for("EventSubscribed")
     assert (await run.status())["custom_status"] == "waits"
-    accepted(await run.raise_event("go", [1]))
+    delivered(await run.raise_event("go", [1]))
     assert await run.output() == [8, "NonRetryable", "child", "RuntimeError", [1]]
     events = await run.history()
     assert [event["type"] for event in events] == [
@@ -211,7 +215,7 @@ async def test_a_child_gives_its_output(server: Server) -> None:
     child = run.child
     await eventually(child.is_found)
     assert (await child.status())["parent"] == {"instance_id": run.id, "execution_id": 1, "scheduled_seq": 2}
-    accepted(await child.raise_event("go", "done"))
+    delivered(await child.raise_event("go", "done"))
     assert await run.output() == "done"
     assert (await child.status())["status"] == "COMPLETED"
 
@@ -243,7 +247,7 @@ async def test_a_detached_child_lives_on(server: Server) -> None:
     child = run.child
     await eventually(child.is_found)
     assert "parent" not in await child.status()
-    accepted(await child.raise_event("go", 1))
+    delivered(await child.raise_event("go", 1))
     assert await child.output() == 1
 
 
@@ -251,7 +255,7 @@ async def test_a_detached_child_lives_on(server: Server) -> None:
 @on_every_stack
 async def test_an_event_carries_any_json(server: Server, data: Any) -> None:
     run = await Run(server).begin("waiting")
-    accepted(await run.raise_event("go", data))
+    delivered(await run.raise_event("go", data))
     assert await run.output() == data
 
 
@@ -259,9 +263,9 @@ async def test_an_event_carries_any_json(server: Server, data: Any) -> None:
 async def test_an_event_that_nothing_waits_for_is_dropped(server: Server) -> None:
     run = await Run(server).begin("waiting")
     before = await run.stored()
-    accepted(await run.raise_event("stop", 1))
+    delivered(await run.raise_event("stop", 1), is_so=False)
     assert await run.stored() == before
-    accepted(await run.raise_event("go", 2))
+    delivered(await run.raise_event("go", 2))
     assert await run.output() == 2
     assert [event["data"] for event in await run.history() if event["type"] == "EventRaised"] == [2]
 
@@ -273,17 +277,32 @@ async def test_an_event_of_the_wrong_type_is_refused_and_the_right_one_taken(ser
         body = (await run.raise_event("approved", wrong)).refused(400, "INVALID_REQUEST")
         assert "approved" in body["message"]
     assert (await run.status())["status"] == "RUNNING"
-    accepted(await run.raise_event("approved", {"number": 1}))
+    delivered(await run.raise_event("approved", {"number": 1}))
     assert await run.output() == {"number": 1, "lines": []}
+
+
+@on_every_stack
+async def test_a_typed_mailbox_takes_what_fits_also_while_it_is_suspended(server: Server) -> None:
+    run = await Run(server).begin("numbered", 2)
+    for suspended in (False, True):
+        if suspended:
+            accepted(await run.tell("suspend"))
+        for wrong in (None, "text", [], {"number": "x"}):
+            body = (await run.raise_event("orders", wrong)).refused(400, "INVALID_REQUEST")
+            assert "the mailbox orders" in body["message"]
+        delivered(await run.raise_event("orders", {"number": 1}))
+    assert (await run.types()).count("EventRaised") == 2
+    accepted(await run.tell("resume"))
+    assert await run.output() == [1, 1]
 
 
 @on_every_stack
 async def test_an_event_with_an_id_counts_once(server: Server) -> None:
     run = await Run(server).begin("reading", 2)
     for _ in range(3):
-        accepted(await run.raise_event("letters", "a", event_id="first"))
-    accepted(await run.raise_event("letters", "a", event_id="second"))
-    accepted(await run.raise_event("go"))
+        delivered(await run.raise_event("letters", "a", event_id="first"))
+    delivered(await run.raise_event("letters", "a", event_id="second"))
+    delivered(await run.raise_event("go"))
     assert await run.output() == ["a", "a"]
     assert [event.get("event_id") for event in await run.history() if event["type"] == "EventRaised"] == [
         "first",
@@ -296,11 +315,11 @@ async def test_an_event_with_an_id_counts_once(server: Server) -> None:
 async def test_a_mailbox_keeps_all_in_order(server: Server) -> None:
     run = await Run(server).begin("reading", 20)
     for letter in range(10):
-        accepted(await run.raise_event("letters", letter))
-    accepted(await run.raise_event("go"))
+        delivered(await run.raise_event("letters", letter))
+    delivered(await run.raise_event("go"))
     await run.waits_for("EventRaised")
     for letter in range(10, 20):
-        accepted(await run.raise_event("letters", letter))
+        delivered(await run.raise_event("letters", letter))
     assert await run.output() == list(range(20))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.behaviour import crash_points
 from tests.behaviour.stacks import ALL, KILLED, on_stacks
-from tests.support.runs import ACTOR_TYPE, Run, accepted
+from tests.support.runs import ACTOR_TYPE, Run, accepted, delivered
 from tests.support.stacks.base import CallFailed
 from tests.support.waiting import eventually
 
@@ -131,9 +131,9 @@ async def test_external_event(server: Server, when: str) -> None:
     await is_not_answered(run.raise_event("letters", "a", event_id="first"))
     await crash_and_restart(server)
     assert (await run.types()).count("EventRaised") == (1 if when == AFTER else 0)
-    accepted(await run.raise_event("letters", "a", event_id="first"))
+    delivered(await run.raise_event("letters", "a", event_id="first"))
     assert (await run.types()).count("EventRaised") == 1
-    accepted(await run.raise_event("go"))
+    delivered(await run.raise_event("go"))
     assert await run.output() == ["a"]
 
 
@@ -150,14 +150,14 @@ async def test_what_changes_nothing_is_acknowledged_without_a_save(server: Serve
     crash_points.arm(server.stack.folder, ACTOR_TYPE, run.id, BEFORE)
     answer = await run.start("waiting")
     assert (answer.status, answer.body["created"]) == (200, False)
-    accepted(await run.raise_event("nobody-waits", 1))
+    delivered(await run.raise_event("nobody-waits", 1), is_so=False)
     for execution_id, scheduled_seq in ((1, 2), (1, 99), (2, 2)):
         accepted(await run.tell("outcome", of="activity", execution_id=execution_id, scheduled_seq=scheduled_seq))
     accepted(await run.tell("resume"))
     assert (await run.status())["events"] == 2
     await is_not_answered(run.raise_event("go", 1))
     await crash_and_restart(server)
-    accepted(await run.raise_event("go", 2))
+    delivered(await run.raise_event("go", 2))
     assert await run.output() == 2
 
 

@@ -15,7 +15,7 @@ from tests.behaviour.queues.test_redrive import letters_of, rejected
 from tests.behaviour.queues.test_replicas import MOVED, on_replicas, second_replica
 from tests.behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
 from tests.support.rest import Queue
-from tests.support.runs import Run, accepted
+from tests.support.runs import Run, accepted, delivered
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ async def test_instances_of_the_same_id_are_apart(server: Server) -> None:
     accepted(await theirs.tell("cancel"))
     assert (await theirs.ended())["status"] == "CANCELLED"
     waits = server.begin(ours.get("/wait", timeout_seconds=60))
-    accepted(await ours.raise_event("go", "ours"))
+    delivered(await ours.raise_event("go", "ours"))
     waited = (await waits).ok()
     assert waited["output"] == "ours", waited
     (await theirs.delete()).ok()
@@ -260,7 +260,7 @@ async def test_an_orchestration_stays_in_its_tenant_with_all_it_starts(server: S
     assert (await run.child.status())["parent"]["instance_id"] == run.id
     (await Run(them).child.get("")).refused(404, "NOT_FOUND")
     (await Run(server).child.get("")).refused(404, "NOT_FOUND")
-    accepted(await run.child.raise_event("go", "done"))
+    delivered(await run.child.raise_event("go", "done"))
     assert await run.output() == [8, "NonRetryable", "child", "RuntimeError", "done"]
     assert {line["tenant_id"] for line in server.stack.effects() if run.id in line["instance_id"]} == {us.tenant}
     # Its activities were items of its own queue, and of nobody else's.

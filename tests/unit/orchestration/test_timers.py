@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from holdfast.orchestration.core.history import TimerCreated
 from holdfast.orchestration.core.timers import Timers
 
 
@@ -19,11 +20,15 @@ def handle(loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle:
     return asyncio.TimerHandle(0.0, print, (), loop)
 
 
+def created(seq: int, fire_at: float) -> TimerCreated:
+    return TimerCreated(seq=seq, execution_id=1, timestamp=0.0, fire_at=fire_at)
+
+
 def test_those_of_one_moment_fire_together_in_the_order_they_were_made_in(loop: asyncio.AbstractEventLoop) -> None:
     timers = Timers()
     handles = {seq: handle(loop) for seq in range(1, 6)}
     for seq, moment in ((1, 20.0), (2, 10.0), (3, 20.0), (4, 10.0), (5, 10.0)):
-        timers.add(seq, moment, handles[seq])
+        timers.add(created(seq, moment), handles[seq])
     handles[4].cancel()
     assert timers.next_moment() == 10
     assert timers.pop_due(9.9) == []
@@ -39,10 +44,10 @@ def test_those_of_one_moment_fire_together_in_the_order_they_were_made_in(loop: 
 def test_cancelled_ones_do_not_pile_up_until_their_hour(loop: asyncio.AbstractEventLoop) -> None:
     timers = Timers()
     kept: weakref.WeakSet[asyncio.TimerHandle] = weakref.WeakSet()
-    timers.add(1, 5.0, lasting := handle(loop))
+    timers.add(created(1, 5.0), lasting := handle(loop))
     for seq in range(2, 2000):
         cancelled = handle(loop)
-        timers.add(seq, 1e9, cancelled)
+        timers.add(created(seq, 1e9), cancelled)
         kept.add(cancelled)
         cancelled.cancel()
     assert len(kept) < 200

@@ -40,6 +40,14 @@ class BlockedShown(Answer):
     suspended: bool
 
 
+class WaitingShown(Answer):
+    kind: str
+    name: str | None
+    since: str
+    due_at: str | None = None
+    scheduled_seq: int | None
+
+
 class StatusAnswer(Answer):
     instance_id: str
     name: str
@@ -56,6 +64,7 @@ class StatusAnswer(Answer):
     created_at: str
     updated_at: str
     ended_at: str | None
+    waiting_for: list[WaitingShown]
     reason: str | None = None
     blocked: BlockedShown | None = None
     parent: dict[str, Any] | None = None
@@ -82,6 +91,10 @@ class SuccessAnswer(Answer):
     success: bool
 
 
+class RaisedAnswer(SuccessAnswer):
+    delivered: bool
+
+
 class AwaitedAnswer(Answer):
     success: bool
     awaited: bool
@@ -104,6 +117,9 @@ _STATUS = {
     "created_at": "2026-02-28T16:13:35.123Z",
     "updated_at": "2026-02-28T16:13:35.456Z",
     "ended_at": None,
+    "waiting_for": [
+        {"kind": "activity", "name": "charge", "since": "2026-02-28T16:13:35.456Z", "scheduled_seq": 3},
+    ],
 }
 _EVENT = {
     "type": "ActivityScheduled",
@@ -161,8 +177,8 @@ def delete(query: type[BaseModel]) -> Document:
 def raise_event(query: type[BaseModel]) -> Document:
     return document(
         "Raise an event; the body is its data",
-        SuccessAnswer,
-        _SUCCESS,
+        RaisedAnswer,
+        {"success": True, "delivered": True},
         *_ENDED,
         query=query,
         body={},

@@ -244,6 +244,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 if not record.ended:
                     # For an ended instance this may be the only change, which is not worth a write.
                     record.keep_indexed()
+            state.note_waiting()
             changes = record.changes()
             for reply, (method, _) in zip(replies, calls, strict=True):
                 if method == "Rescue":
@@ -303,7 +304,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 message = request.message()  # type: ignore[attr-defined]
                 if isinstance(message, messages.Start):
                     return await self._begin(turn, state, message)
-                return answers.taken(await state.deliver(turn, message))
+                reply = await state.deliver(turn, message)
+                if isinstance(message, messages.RaiseEvent):
+                    return answers.raised(reply, delivered=await state.is_delivered(turn, message, reply))
+                return answers.taken(reply)
             look = _LOOKS.get(method)
             if look is None:
                 raise InvalidRequest(f"There is no method {method}.")
@@ -324,12 +328,13 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         if message.event is not None and not isinstance(reply, HoldfastError):
             if not created:
                 reply = await state.deliver(turn, message.event)
-            delivered = reply is not Verdict.NO_SUBSCRIBER
+            delivered = await state.is_delivered(turn, message.event, reply)
         return answers.started(state.record, reply, created=created, delivered=delivered)
 
     async def _status(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         record = _existing(state.record)
         given, ending = await turn.drive(record.values(INPUT, ENDING))
+        state.note_waiting()
         return answers.status(record, given, ending)
 
     async def _wait(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
 from holdfast.kinds import ENDING
 from holdfast.logs import counted
+from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
 from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
 from holdfast.orchestration.core.history import EventRaised
@@ -254,6 +255,11 @@ class LoadedInstance:
                 definition = self._registry.orchestration(name, version)
                 self._registry.runaways.check_start(self._tenant, definition, self._now())
 
+    def note_waiting(self) -> None:
+        """Records what the code awaits. While it is BLOCKED, what it awaited before stays recorded."""
+        if self._instance is not None:
+            self.record.waiting_for = [one.dump() for one in self._instance.waiting_for]
+
     # Messages
 
     async def deliver(self, turn: Turn, message: Message) -> Reply:
@@ -280,8 +286,18 @@ class LoadedInstance:
         if isinstance(message, Cancel) and self._instance is None:
             await self._cancel_without_code(turn, message)
         else:
+            await check_arrival(turn, self.record, self._registry, message)
             self._keep(message)
         return Verdict.RECORDED
+
+    async def is_delivered(self, turn: Turn, event: RaiseEvent, reply: Reply) -> bool:
+        """Returns whether an event with this reply reached a mailbox, or code that waits for it."""
+        if isinstance(reply, HoldfastError) or reply is Verdict.NO_SUBSCRIBER:
+            return False
+        if reply is Verdict.RECORDED and not self.record.blocking.inbox.empty:
+            # It is in the inbox. Whether code will wait for it when it is delivered is not known yet.
+            return await is_mailbox(turn, self.record, self._registry, event.name)
+        return True
 
     async def _begun(self) -> bool:
         """Runs the first steps of executions that have yet to begin. Returns False when the instance is BLOCKED."""

@@ -30,6 +30,13 @@ def taken(reply: Reply) -> Answer:
     return {"success": True, "outcome": reply.value}
 
 
+def raised(reply: Reply, *, delivered: bool) -> Answer:
+    """Returns the reply to an event; ``delivered`` is whether a mailbox or waiting code has it."""
+    if isinstance(reply, HoldfastError):
+        return refused(reply)
+    return taken(reply) | {"delivered": delivered}
+
+
 def started(record: InstanceRecord, reply: Reply, *, created: bool, delivered: bool | None = None) -> Answer:
     """Returns the reply to a start; ``delivered`` is whether its event, if it has one, was taken."""
     if isinstance(reply, HoldfastError):
@@ -61,6 +68,7 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
         "created_at": iso(record.created_at),
         "updated_at": iso(record.updated_at),
         "ended_at": None if record.ended_at is None else iso(record.ended_at),
+        "waiting_for": list(map(_waiting, record.waiting_for)),
     }
     if ending.get("reason") is not None:
         answer["reason"] = ending["reason"]
@@ -69,6 +77,12 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
     if record.parent is not None:
         answer["parent"] = shown_parent(record.parent.dump())
     return answer
+
+
+def _waiting(dumped: list[Any]) -> Answer:
+    kind, name, since, due_at, scheduled_seq = dumped
+    shown: Answer = {"kind": kind, "name": name, "since": iso(since), "scheduled_seq": scheduled_seq}
+    return shown if due_at is None else shown | {"due_at": iso(due_at)}
 
 
 def history(events: Sequence[Event], last: int, *, recorded: bool = False) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import NonDeterminism, TooLarge
@@ -12,6 +13,7 @@ from holdfast.orchestration.core import history
 from holdfast.orchestration.core.limits import DEFAULT_LIMITS
 from holdfast.orchestration.core.payloads import stored_size
 from holdfast.orchestration.core.timers import Timers
+from holdfast.orchestration.core.waiting import MAX_WAITING, Waiting
 from holdfast.orchestration.loop.source_lines import line_of_caller, traced
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Commands:
         self._given_up: list[Event] = []
         self._new: list[Command] = []
         self._open: dict[int, Command] = {}
+        #: The events of the open commands that the code still waits for.
+        self._awaited: dict[int, Event] = {}
         self._subscriptions: dict[str, dict[int, Command]] = {}
 
     # Commands of the code
@@ -119,6 +123,7 @@ class Commands:
         if command.event is None:
             self._asked_bytes -= command.size
             return
+        self._awaited.pop(command.event.seq, None)
         if isinstance(command.event, history.EventSubscribed):
             self._forget_subscription(command.event)
         else:
@@ -148,9 +153,10 @@ class Commands:
             self.recorded_bytes += command.size
             if isinstance(event, history.TimerCreated):
                 assert command.timer is not None
-                self.timers.add(event.seq, event.fire_at, command.timer)
+                self.timers.add(event, command.timer)
             elif command.promise is not None:
                 self._open[event.seq] = command
+                self._awaited[event.seq] = event
                 if isinstance(event, history.EventSubscribed):
                     self._subscriptions.setdefault(event.name, {})[event.seq] = command
 
@@ -182,6 +188,7 @@ class Commands:
             found: Any = self.timers.take(seq)
         else:
             found = self._open.pop(seq, None)
+            self._awaited.pop(seq, None)
             if isinstance(event, history.EventRaised) and found is not None:
                 self._subscriptions[event.name].pop(seq)
         if found is None:
@@ -189,6 +196,11 @@ class Commands:
                 f"The history has {event.type} as event {event.seq}, but event {seq} does not wait for it."
             )
         return found  # type: ignore[no-any-return]
+
+    def waiting(self) -> list[Waiting]:
+        """Returns the calls and the timers that the code awaits; of each the oldest ones that are shown at most."""
+        awaited, timers = self._awaited.values(), self.timers.live()
+        return [Waiting.of(event) for events in (awaited, timers) for event in islice(events, MAX_WAITING)]
 
     def unanswered(self) -> list[Event]:
         """Returns the events of all commands that the code still waits for."""

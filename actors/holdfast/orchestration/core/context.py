@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from holdfast.errors import NonDeterminism
     from holdfast.orchestration.core.execution import Execution
 
+#: In place of a type: the type that a mailbox is declared with.
+DECLARED: Any = object()
+
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
@@ -254,8 +257,11 @@ class Context:
     async def receive(self, mailbox: str) -> Any: ...
     @overload
     async def receive(self, mailbox: str, type: type[Output]) -> Output: ...
-    async def receive(self, mailbox: str, type: Any = Any) -> Any:  # noqa: A002
-        """Waits for the oldest unread event of a mailbox and returns its data. Mail is never dropped."""
+    async def receive(self, mailbox: str, type: Any = DECLARED) -> Any:  # noqa: A002
+        """Waits for the oldest unread event of a mailbox and returns its data. Mail is never dropped.
+
+        Without a ``type`` the data has the type that the mailbox is declared with.
+        """
         if mailbox not in self._execution.mailboxes:
             if self._execution.has_lost_mailbox(mailbox):
                 await self._stop(undeclared_mailbox(mailbox, line_of_caller()))
@@ -263,11 +269,14 @@ class Context:
                 f"This orchestration has no mailbox {mailbox}: declare it, @app.orchestration(mailboxes=[{mailbox!r}])."
             )
         await self._inside()
-        mail = await self._execution.mailboxes.take(mailbox)
+        mail = await self._execution.mailboxes.take(mailbox, self._execution.loop.time())
+        declared = self._execution.definition.mailboxes
+        as_declared = type is DECLARED and declared.is_typed(mailbox)
         try:
-            return codec(type).load(mail.data)
+            return (declared.codec(mailbox) if type is DECLARED else codec(type)).load(mail.data)
         except Exception as error:
-            await self._execution.refuse_value(error, f"Mail of the mailbox {mailbox}", mail, mailbox)
+            subject = f"Mail of the mailbox {mailbox}"
+            await self._execution.refuse_value(error, subject, mail, mailbox, as_declared=as_declared)
 
     async def _ask(self, kind: type[history.Event], codec: Codec | None = None, **fields: Any) -> Any:
         return await (await self._give(kind, codec, **fields)).promise

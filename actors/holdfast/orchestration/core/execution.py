@@ -27,6 +27,7 @@ from holdfast.orchestration.core.outcome import CleanUp, parent_notification, re
 from holdfast.orchestration.core.payloads import in_words as in_words_of_value
 from holdfast.orchestration.core.replay import ReplayCursor, nondeterminism
 from holdfast.orchestration.core.tagging import Tagging
+from holdfast.orchestration.core.waiting import earliest
 from holdfast.orchestration.loop.loop import ReplayLoop
 from holdfast.orchestration.loop.source_lines import line_of_caller, line_of_error, line_of_function, line_of_waiting
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.orchestration.core.history import Event
+    from holdfast.orchestration.core.waiting import Waiting
     from holdfast.orchestration.definitions import Orchestration
     from holdfast.orchestration.registry import Registry
 
@@ -125,6 +127,10 @@ class Execution:
         """The time at which the next timer fires."""
         return None if self.suspended or self.ended else self.commands.timers.next_moment()
 
+    def waiting_for(self) -> list[Waiting]:
+        """Returns what the code awaits, the oldest first, up to the number that is shown."""
+        return earliest([] if self.ended else [*self.commands.waiting(), *self.mailboxes.awaited()])
+
     def next_child(self) -> int:
         self._children += 1
         return self._children
@@ -168,16 +174,23 @@ class Execution:
         self.obstruct(missing(expected=f"event {recorded.seq}, {in_words(recorded)}"))
         return True
 
-    async def refuse_value(self, error: Exception, subject: str, holder: Event | Mail, name: str) -> NoReturn:
+    async def refuse_value(
+        self, error: Exception, subject: str, holder: Event | Mail, name: str, *, as_declared: bool = False
+    ) -> NoReturn:
         """Raises ``error`` for a value that does not fit its type, or blocks the instance when it fitted at first.
 
-        Mail is not validated before the code reads it, so a rejected value is recorded as an event of its own.
+        Mail is not validated before the code reads it, so a rejected value is recorded as an event of its own. With
+        ``as_declared`` it is mail of a typed mailbox, which was validated on arrival, so that the instance is blocked.
         """
         if isinstance(holder, Mail):
             place, is_restored = f"mail {holder.number}, in the mailbox {name}", False
         else:
             place, is_restored = f"event {holder.seq}, {holder.type} ({name})", holder.seq <= self._restored_until
-        if is_restored if self._transcript is None else self._transcript.scheduled(history.ValueRefused, place) is None:
+        if self._transcript is None:
+            fitted = as_declared or is_restored
+        else:
+            fitted = self._transcript.scheduled(history.ValueRefused, place) is None
+        if fitted:
             is_input = isinstance(holder, history.OrchestrationStarted)
             line = line_of_function(self.definition.function) if is_input else line_of_caller()
             found = f"it does not fit its type: {' '.join(in_words_of_value(error).split())}"

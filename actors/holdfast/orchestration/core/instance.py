@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast.orchestration.core.effects import Effect
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.mailboxes import Mail, Mailboxes
+    from holdfast.orchestration.core.waiting import Waiting
     from holdfast.orchestration.registry import Registry
 
 # After so many executions in a row that continued as new without receiving mail, the instance fails: it never waits.
@@ -192,6 +193,13 @@ class Instance:
         if not self.begun:
             return self._wall
         return self._execution.next_moment
+
+    @property
+    def waiting_for(self) -> list[Waiting]:
+        """What the code awaits, the oldest first, up to the number that is shown."""
+        if self._execution is None or self.ending is not None or not self.begun:
+            return []
+        return self._execution.waiting_for()
 
     @property
     def accepted(self) -> Sequence[Event]:
@@ -364,6 +372,8 @@ class Instance:
                 # Rejected here, not raised where the code waits: one invalid event must not end an orchestration.
                 subscription.codec.check(message.data, f"the event {message.name}")
             scheduled_seq = subscription.event.seq
+        else:
+            execution.definition.mailboxes.check(message.name, message.data)
         execution.happen(
             now,
             history.EventRaised,
@@ -447,7 +457,7 @@ class Instance:
             input=ended.input,
             mail=mailboxes.mark(),
             unread=unread,
-            mailboxes=sorted(definition.mailboxes.union(execution.started.mailboxes or ())),
+            mailboxes=sorted({*definition.mailboxes, *(execution.started.mailboxes or ())}),
             tags=execution.tags.recorded or None,
             start_at=None,
         )

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import NonDeterminism
+from holdfast.orchestration.core.waiting import MAX_WAITING, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,6 +63,8 @@ class Mailboxes:
         # Sorted, so that the behaviour of the code does not depend on the order of a set.
         self._boxes = {name: _Mailbox(deque()) for name in sorted(self._names)}
         self._boxes |= {name: _Mailbox(mail) for name, mail in (waiting or {}).items()}
+        #: The calls of the code that wait for mail: the mailbox, and since when.
+        self._readers: dict[object, tuple[str, float]] = {}
         #: Mail of this execution that is stored only in its history.
         self._fresh: list[Mail] = []
         self._fresh_size = 0
@@ -82,10 +86,21 @@ class Mailboxes:
         self.check_declares(mailbox)
         self._boxes[mailbox].put_nowait(self._add(mailbox, data))
 
-    async def take(self, mailbox: str) -> Mail:
-        mail = await self._boxes[mailbox].get()
+    async def take(self, mailbox: str, now: float) -> Mail:
+        """Waits for the oldest unread mail of a mailbox and marks it as received."""
+        reader = object()
+        self._readers[reader] = (mailbox, now)
+        try:
+            mail = await self._boxes[mailbox].get()
+        finally:
+            del self._readers[reader]
         self.received[mailbox] = mail.number
         return mail
+
+    def awaited(self) -> list[Waiting]:
+        """Returns the mailboxes that the code waits for, up to the number that is shown."""
+        readers = islice(self._readers.values(), MAX_WAITING)
+        return [Waiting("mailbox", mailbox, since) for mailbox, since in readers]
 
     def mark(self) -> dict[str, Any] | None:
         """Returns the last number and the received numbers, for the history; None if there never was any mail."""

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
+    from collections.abc import Iterator
+
+    from holdfast.orchestration.core.history import TimerCreated
 
 # Above this number of timers the cancelled ones are removed before they are due: an execution with a time-out around
 # every message would accumulate them.
@@ -18,14 +21,14 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
-        self._handles: dict[int, tuple[float, TimerHandle]] = {}
+        self._handles: dict[int, tuple[TimerCreated, TimerHandle]] = {}
         self._tolerated = _TOLERATED
 
-    def add(self, seq: int, fire_at: float, handle: TimerHandle) -> None:
+    def add(self, event: TimerCreated, handle: TimerHandle) -> None:
         if len(self._heap) > self._tolerated:
             self._compact()
-        self._handles[seq] = (fire_at, handle)
-        heapq.heappush(self._heap, (fire_at, seq))
+        self._handles[event.seq] = (event, handle)
+        heapq.heappush(self._heap, (event.fire_at, event.seq))
 
     def next_moment(self) -> float | None:
         while self._heap:
@@ -46,11 +49,15 @@ class Timers:
 
     def moment_of(self, seq: int) -> float | None:
         """Returns the due time of a timer; None when it does not exist, was cancelled, or has fired."""
-        return self._handles[seq][0] if self._is_live(seq) else None
+        return self._handles[seq][0].fire_at if self._is_live(seq) else None
 
     def when(self, seq: int) -> float:
         """Returns the due time the code asked for, in history time."""
         return self._handles[seq][1].when()
+
+    def live(self) -> Iterator[TimerCreated]:
+        """Yields the timers that have not fired, in the order of creation."""
+        return (event for seq, (event, _) in self._handles.items() if self._is_live(seq))
 
     def take(self, seq: int) -> TimerHandle | None:
         entry = self._handles.pop(seq, None)
@@ -62,6 +69,6 @@ class Timers:
 
     def _compact(self) -> None:
         self._handles = {seq: entry for seq, entry in self._handles.items() if not entry[1].cancelled()}
-        self._heap = [(fire_at, seq) for seq, (fire_at, _) in self._handles.items()]
+        self._heap = [(event.fire_at, seq) for seq, (event, _) in self._handles.items()]
         heapq.heapify(self._heap)
         self._tolerated = max(_TOLERATED, 2 * len(self._heap))

@@ -88,6 +88,8 @@ class InstanceRecord:
         self._tail: list[dict[str, Any]] = []
         self._tail_size = 0
         self.custom_status: str | None = None
+        #: What the code awaits, as :meth:`Waiting.dump` returns it.
+        self.waiting_for: list[list[Any]] = []
         #: Input, ending and custom status as far as they are in the head, and the keys of those stored on their own.
         self._small: dict[str, Any] = {}
         self._apart: set[str] = set()
@@ -383,6 +385,7 @@ class InstanceRecord:
 
     def _end(self, event: Event, ending: dict[str, Any]) -> None:
         self.ended_at = event.timestamp
+        self.waiting_for = []
         self.blocking.go_on()
         self.blocking.inbox.drop()
         self._keep(ENDING, ending)
@@ -457,6 +460,7 @@ class InstanceRecord:
             "event_ids": self._event_ids.count,
             "first_step_done": self.begun,
             "min_rank": self._rank_from,
+            **({"waiting_for": self.waiting_for} if self.waiting_for else {}),
             **self.blocking.dump(),
             **({"tags": self.tags} if self.tags else {}),
             **({"priority": self.priority} if self.priority else {}),
@@ -488,6 +492,7 @@ class InstanceRecord:
         record.outbox = yield from Outbox.restore(head)
         record.blocking = Blocking.restore(head)
         record.tags, record.priority = head.get("tags", {}), head.get("priority", 0)
+        record.waiting_for = head.get("waiting_for", [])
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
         return record
