@@ -29,7 +29,7 @@ async def test_departed_code_blocks_an_instance_until_a_rollback(server: Server)
             "event 2, ActivityScheduled (price)",
             "ActivityScheduled (quick)",
         )
-        assert "deployed.py:" in reason["line"]
+        assert "changing_definitions.py:" in reason["line"]
 
         async def is_listed() -> bool:
             return (await listed(server, status="BLOCKED")).keys() == {run.id}
