@@ -9,8 +9,9 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from holdfast import Client
+from holdfast import App, Client, Context
 from holdfast.client import Idempotency
+from holdfast.testing import TestEnvironment
 from tests.support.checkout import ROOT
 from tests.support.server import Server
 from tests.support.waiting import eventually
@@ -73,6 +74,23 @@ async def test_a_start_with_every_option(tmp_path: Path) -> None:
     (tmp_path / "guide.py").write_text(first_block("docs/orchestrations.md"))
     async with Server(tmp_path, "guide:app") as server:
         await run(first_block("docs/starting.md").replace("http://127.0.0.1:8080", server.url), {"Client": Client})
+
+
+async def test_the_patch_of_the_guide() -> None:
+    app = App()
+
+    @app.activity
+    async def add_tax(order: dict[str, float]) -> dict[str, float]:
+        return {"total": 1.2 * order["total"]}
+
+    @app.activity
+    async def charge(order: dict[str, float]) -> str:
+        return f"{order['total']:g} charged"
+
+    names = {"app": app, "Context": Context, "Order": dict[str, float], "add_tax": add_tax, "charge": charge}
+    exec(first_block("docs/changing-code.md"), names)
+    with TestEnvironment(app) as environment:
+        assert await environment.run("checkout", {"total": 10.0}) == "12 charged"
 
 
 async def test_the_first_orchestration_of_the_guide(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from tests.properties.orchestrations.comparison import compare
+from tests.properties.orchestrations.comparison import compare, deploy
 from tests.properties.orchestrations.on_asyncio import CANCELLED, WAITS
 from tests.support.checkout import ROOT
 from tests.support.seeds import fresh_seeds, told
 
 PROGRAMS = 4_000
+DEPLOYS = 1_000
 # Enough for every worker that runs tests.
 PARTS = 4
 
@@ -30,6 +31,17 @@ def test_programs_do_the_same_in_all_ways(part: int) -> None:
         # The programs are worth something: most come to an end, some are cancelled, some wait for ever.
         assert outcomes["ended"] > len(seeds) / 4
         assert min(outcomes[CANCELLED], outcomes[WAITS]) > 0
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_patched_code_replays_old_and_new_histories(part: int) -> None:
+    seeds = fresh_seeds(1000 * DEPLOYS // PARTS)
+    marked = 0
+    for seed in seeds:
+        with told(seed, "test_orchestrations.py"):
+            marked += deploy(seed)
+    if len(seeds) > 1:
+        assert marked > len(seeds) / 10
 
 
 def test_a_history_is_the_same_in_every_process() -> None:

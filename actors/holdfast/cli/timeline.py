@@ -99,6 +99,10 @@ def _refused(event: Answer, _: Answer | None) -> Described:
     return "value does not match its type", Text(event["name"])
 
 
+def _marked(event: Answer, _: Answer | None) -> Described:
+    return f"patch {event['name']}", Text()
+
+
 def _tagged(event: Answer, _: Answer | None) -> Described:
     return "tags set", value(event["tags"])
 
@@ -109,7 +113,8 @@ def _raised(event: Answer, scheduled: Answer | None) -> Described:
 
 
 def _continued(event: Answer, _: Answer | None) -> Described:
-    return "continues as new", value(event["input"])
+    version = f", version {event['version']}" if "version" in event else ""
+    return f"continues as new{version}", value(event["input"])
 
 
 def _ended(event: Answer, _: Answer | None) -> Described:
@@ -140,6 +145,7 @@ _FORMATTERS: dict[str, Callable[[Any, Any], Described]] = {
     "EventSubscribed": _subscribed,
     "EventRaised": _raised,
     "ValueRefused": _refused,
+    "PatchMarked": _marked,
     "TagsSet": _tagged,
     "CancelRequested": _with_reason("cancellation requested"),
     "OrchestrationSuspended": _with_reason("suspended"),

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from holdfast.orchestration.definitions import Activity, Orchestration
 
 
+#: Names the version that was declared last.
+LATEST = "latest"
+
+
 class Registry:
     """The declarations of one app, or of all apps of a server together."""
 
@@ -42,6 +46,10 @@ class Registry:
         return list(self._activities.values())
 
     def add_orchestration(self, orchestration: Orchestration) -> None:
+        if orchestration.version == LATEST:
+            raise ValueError(
+                f"{orchestration.name}: no version may be called {LATEST}, the name of the last one declared"
+            )
         versions = self._orchestrations.setdefault(orchestration.name, {})
         known = versions.setdefault(orchestration.version, orchestration)
         if known is not orchestration:
@@ -56,13 +64,16 @@ class Registry:
             raise ValueError(f"two activities are called {activity.name}: {known.function} and {activity.function}")
 
     def orchestration(self, name: str, version: str | None = None) -> Orchestration:
-        """Returns an orchestration; without a version, the last declared one. Raises UnknownOrchestration."""
+        """Returns an orchestration; without a version, or for ``latest``, the one declared last.
+
+        Raises UnknownOrchestration.
+        """
         from holdfast.errors import UnknownOrchestration
 
         versions = self._orchestrations.get(name)
         if versions is None:
             raise UnknownOrchestration(f"No orchestration is called {name}.")
-        if version is None:
+        if version is None or version == LATEST:
             return next(reversed(versions.values()))
         if version not in versions:
             known = ", ".join(versions)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from tests.properties.orchestrations.programs import Call, Event, Fail, Receive, Several, Sleep, Wrapped
+from tests.properties.orchestrations.programs import (
+    Call,
+    Event,
+    Fail,
+    Patched,
+    Receive,
+    SetTags,
+    Several,
+    Sleep,
+    Wrapped,
+)
 
 if TYPE_CHECKING:
     from tests.properties.orchestrations.programs import Node
@@ -15,6 +25,8 @@ class World(Protocol):
     async def call(self, call: Call) -> str: ...
     async def event(self, name: str) -> str: ...
     async def receive(self) -> str: ...
+    def set_tag(self, key: str, value: str | None) -> None: ...
+    def patched(self, name: str) -> bool: ...
 
 
 class Boom(Exception):
@@ -59,6 +71,10 @@ class Run:
             return await self._world.receive()
         if isinstance(node, Fail):
             raise Boom(node.label)
+        if isinstance(node, SetTags):
+            return self._world.set_tag(node.key, node.value)
+        if isinstance(node, Patched):
+            return await self.node(node.new if self._world.patched(node.label) else node.old)
         if isinstance(node, Several):
             return await self._several(node)
         if isinstance(node, Wrapped):

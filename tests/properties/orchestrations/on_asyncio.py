@@ -52,7 +52,8 @@ class OrderedLoop(VirtualTimeLoop, OrderingLoop):
 class Model:
     """Activities are sleeps, events are futures, the mailbox is a queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, tags: tuple[tuple[str, str], ...]) -> None:
+        self.tags = dict(tags)
         self._waiting: dict[str, deque[asyncio.Future[str]]] = {name: deque() for name in EVENTS}
         self._mail: asyncio.Queue[str] = asyncio.Queue()
         self._raised = 0
@@ -74,16 +75,27 @@ class Model:
     async def receive(self) -> str:
         return await self._mail.get()
 
+    def set_tag(self, key: str, value: str | None) -> None:
+        self.tags.pop(key, None)
+        if value is not None:
+            self.tags[key] = value
+
+    def patched(self, name: str) -> bool:
+        return True
+
     def raise_event(self, name: str) -> None:
         self._raised += 1
+        self.deliver(name, str(self._raised))
+
+    def deliver(self, name: str, data: str) -> None:
         if name == MAILBOX:
-            self._mail.put_nowait(str(self._raised))
+            self._mail.put_nowait(data)
             return
         waiting = self._waiting[name]
         while waiting:
             future = waiting.popleft()
             if not future.done():
-                future.set_result(str(self._raised))
+                future.set_result(data)
                 return
 
 
@@ -104,30 +116,46 @@ def retry_delay(attempt: int) -> float:
 
 
 def outcome_on_asyncio(program: Program) -> Any:
-    """The outcome and the notes; :data:`WAITS` or :data:`CANCELLED` when that is how it ended."""
+    """The outcome, the notes and the tags; :data:`WAITS` or :data:`CANCELLED` when that is how it ended."""
+
+    async def begin(model: Model) -> list[Any]:
+        if program.start_at is not None:
+            await asyncio.sleep(program.start_at)
+        return await Run(model).whole(program.body)
+
+    async def settle() -> None:
+        for _ in range(SETTLED):
+            await asyncio.sleep(0)
 
     async def main() -> Any:
         outcome: Any
-        model = Model()
+        model = Model(program.tags)
         loop.number_tasks()
-        task = asyncio.create_task(Run(model).whole(program.body))
+        task = asyncio.create_task(begin(model))
         for moment, name in program.raised:
             loop.call_at(moment, model.raise_event, name)
         if program.cancelled_at is not None:
             loop.call_at(program.cancelled_at, task.cancel)
+        if program.event is not None:
+            await settle()
+            in_first_step = task.done()
+            if not in_first_step:
+                model.deliver(program.event, "0")
         outcome = CANCELLED
         with suppress(asyncio.CancelledError):
             outcome = await task
         # As asyncio.run does, but when all that can run at this moment has run.
-        for _ in range(SETTLED):
-            await asyncio.sleep(0)
+        await settle()
         leftovers = [leftover for leftover in loop.tasks if not leftover.done()]
         for leftover in leftovers:
             leftover.cancel()
+        if program.event is not None and in_first_step:
+            await settle()
+            model.deliver(program.event, "0")
         if program.cancelled_at is not None and loop.time() < program.cancelled_at:
             loop.call_at(program.cancelled_at, lambda: [leftover.cancel() for leftover in leftovers])
         await asyncio.gather(*leftovers, return_exceptions=True)
-        return outcome
+        return outcome if outcome is CANCELLED else [*outcome, model.tags]
 
     loop = OrderedLoop()
     loop.set_exception_handler(lambda *_: None)

@@ -12,7 +12,13 @@ from pydantic_core import from_json, to_json
 from holdfast import App, Retry
 from holdfast.orchestration.core.effects import CancelSubOrchestration, RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.failures import Failure
-from holdfast.orchestration.core.history import OrchestrationCancelled, OrchestrationCompleted, load_event
+from holdfast.orchestration.core.history import (
+    OrchestrationCancelled,
+    OrchestrationCompleted,
+    PatchMarked,
+    TagsSet,
+    load_event,
+)
 from holdfast.orchestration.core.instance import Instance, Verdict
 from holdfast.orchestration.core.messages import (
     ActivityOutcome,
@@ -31,10 +37,12 @@ if TYPE_CHECKING:
     from holdfast import Context
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.messages import Message
+    from holdfast.orchestration.registry import Registry
     from holdfast.orchestration.status import Status
     from tests.properties.orchestrations.programs import Call, Program
 
-app = App()
+#: The code that is deployed, and the code that was deployed before it: without the patches.
+app, before = App(), App()
 
 
 @app.orchestration
@@ -45,6 +53,14 @@ async def sub(ctx: Context, given: dict[str, Any]) -> str:
 @app.orchestration(mailboxes=[MAILBOX])
 async def program(ctx: Context, seed: int) -> list[Any]:
     return await Run(InOrchestration(ctx)).whole(Author(seed).write().body)
+
+
+before.registry.add_orchestration(app.registry.orchestration("sub"))
+
+
+@before.orchestration(name="program", mailboxes=[MAILBOX])
+async def program_before(ctx: Context, seed: int) -> list[Any]:
+    return await Run(BeforePatches(ctx)).whole(Author(seed).write().body)
 
 
 class InOrchestration:
@@ -58,13 +74,26 @@ class InOrchestration:
         if call.sub:
             return str(await self._ctx.sub(sub, given))
         retry = Retry(max_attempts=call.attempts, first_delay=retry_delay(1), factor=1.3, jitter=0)
-        return str(await self._ctx.call("act", given, retry=retry))
+        return str(await self._ctx.call("act", given, retry=retry, priority=call.priority))
 
     async def event(self, name: str) -> str:
         return await self._ctx.event(name, str)
 
     async def receive(self) -> str:
         return await self._ctx.receive(MAILBOX, str)
+
+    def set_tag(self, key: str, value: str | None) -> None:
+        self._ctx.set_tags({key: value})
+
+    def patched(self, name: str) -> bool:
+        return self._ctx.patched(name)
+
+
+class BeforePatches(InOrchestration):
+    """The same for code that has no patches yet."""
+
+    def patched(self, name: str) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -77,6 +106,8 @@ class Way:
     noise: float = 0.0
     #: How long messages are held back, to be delivered together; timers are late with them.
     lateness: float = 0.0
+    #: After how many deliveries the patched code is deployed.
+    deployed_after: int = 0
 
 
 @dataclass
@@ -91,6 +122,9 @@ class World:
 
     def __init__(self, program: Program, way: Way) -> None:
         self._way = way
+        self._tags = dict(program.tags)
+        #: The numbers of events after each delivery.
+        self.saved: list[int] = []
         # The lateness is the same whatever else happens.
         self._lateness = Random(program.seed)
         self._chance = Random(program.seed + 1)
@@ -100,8 +134,18 @@ class World:
         self._history: list[Event] = []
         self._effects: list[dict[str, Any]] = []
         self._past: list[Message] = []
-        self._instance = Instance(app.registry, "test")
-        self._send(0.0, Start(name="program", input=str(program.seed), seed="seed"))
+        self._instance = Instance(self._registry, "test")
+        event = None if program.event is None else RaiseEvent(name=program.event, data='"0"')
+        start = Start(
+            name="program",
+            input=str(program.seed),
+            seed="seed",
+            tags=self._tags,
+            event=event,
+            priority=program.priority,
+            start_at=program.start_at,
+        )
+        self._send(0.0, start)
         for number, (moment, name) in enumerate(program.raised, start=1):
             self._send(moment, RaiseEvent(name=name, data=f'"{number}"', event_id=str(number)))
         if program.cancelled_at is not None:
@@ -115,7 +159,7 @@ class World:
             pass
         ending = self._instance.ending
         if isinstance(ending, OrchestrationCompleted):
-            outcome = from_json(ending.output)
+            outcome = [*from_json(ending.output), self._final_tags()]
         else:
             outcome = CANCELLED if isinstance(ending, OrchestrationCancelled) else WAITS
             assert ending is None or outcome is CANCELLED, ending
@@ -152,10 +196,30 @@ class World:
                 assert effect.instance_id in {
                     event.instance_id for event in self._history if hasattr(event, "instance_id")
                 }
-        if self._chance.random() < self._way.restarts:
+        self.saved.append(len(self._history))
+        deploys = len(self.saved) == self._way.deployed_after
+        if deploys or self._chance.random() < self._way.restarts:
             self._instance.close()
-            kept = [load_event(from_json(to_json(event.dump()))) for event in self._history]
-            self._instance = Instance.restore(app.registry, "test", kept)
+            self._instance = self.restored(len(self._history))
+
+    @property
+    def _registry(self) -> Registry:
+        return (before if len(self.saved) < self._way.deployed_after else app).registry
+
+    def restored(self, count: int) -> Instance:
+        """A new process has the deployed code and the first ``count`` events."""
+        kept = [load_event(from_json(to_json(event.dump()))) for event in self._history[:count]]
+        return Instance.restore(self._registry, "test", kept)
+
+    def patches(self) -> list[str]:
+        return [event.name for event in self._history if isinstance(event, PatchMarked)]
+
+    def _final_tags(self) -> dict[str, str]:
+        changes = (change for event in self._history if isinstance(event, TagsSet) for change in event.tags.items())
+        tags: dict[str, str | None] = dict(self._tags)
+        for key, value in changes:
+            tags[key] = value
+        return {key: value for key, value in tags.items() if value is not None}
 
     def _work(self, effect: RunActivity | StartSubOrchestration) -> None:
         given = from_json(effect.input)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 MAX_NODES = 30
 EVENTS = ("red", "green")
 MAILBOX = "mail"
+TAGS = ("stage", "customer", "region")
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Call:
     failures: int = 0
     attempts: int = 1
     sub: bool = False
+    #: The priority of an activity; None for that of the instance.
+    priority: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,24 @@ class Fail:
 
 
 @dataclass(frozen=True)
+class SetTags:
+    """Sets a tag, or removes it with None."""
+
+    label: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True)
+class Patched:
+    """Code that was changed: other code deployed before runs ``old``."""
+
+    label: str
+    new: Node
+    old: Node
+
+
+@dataclass(frozen=True)
 class Several:
     """How its parts run is its kind: one of :data:`SEVERAL`."""
 
@@ -64,7 +85,7 @@ class Wrapped:
     other: Node | None = None
 
 
-Node: TypeAlias = Call | Sleep | Event | Receive | Fail | Several | Wrapped
+Node: TypeAlias = Call | Sleep | Event | Receive | Fail | SetTags | Patched | Several | Wrapped
 
 
 @dataclass(frozen=True)
@@ -75,6 +96,13 @@ class Program:
     raised: tuple[tuple[float, str], ...]
     cancelled_at: float | None
     suspended: tuple[float, float] | None = field(default=None)
+    #: When the code begins, and the event that comes with the start.
+    start_at: float | None = None
+    event: str | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+    priority: int | None = None
+    #: How many patches it has.
+    patches: int = 0
 
 
 SEVERAL = ("sequence", "sequence", "gather", "settle", "group", "race", "completed", "limited", "queue")
@@ -89,6 +117,7 @@ class Author:
         self._random = Random(seed)
         self._left = self._random.randint(3, MAX_NODES)
         self._labels = 0
+        self._patches = 0
 
     def write(self) -> Program:
         body = self._node(0)
@@ -100,7 +129,18 @@ class Author:
         if self._random.random() < 0.2:
             begin = self._seconds(20)
             suspended = (begin, begin + self._seconds(20))
-        return Program(self._seed, body, tuple(raised), cancelled_at, suspended)
+        start_at = self._seconds(10) if self._random.random() < 0.2 else None
+        event = self._random.choice((*EVENTS, MAILBOX)) if self._random.random() < 0.2 else None
+        tags = tuple((key, "given") for key in TAGS if self._random.random() < 0.2)
+        priority = self._random.choice((None, 0, 3))
+        return Program(
+            *(self._seed, body, tuple(raised), cancelled_at, suspended),
+            start_at=start_at,
+            event=event,
+            tags=tags,
+            priority=priority,
+            patches=self._patches,
+        )
 
     def _node(self, depth: int) -> Node:
         self._left -= 1
@@ -108,7 +148,10 @@ class Author:
         chance = self._random.random()
         if depth >= 5 or self._left <= 0 or chance < 0.25:
             return self._leaf(label)
-        if chance < 0.65:
+        if chance < 0.37:
+            self._patches += 1
+            return Patched(label, self._node(depth + 1), self._node(depth + 1))
+        if chance < 0.7:
             kind = self._random.choice(SEVERAL)
             return Several(label, kind, tuple(self._node(depth + 1) for _ in range(self._random.randint(1, 4))))
         kind = self._random.choice(WRAPPED)
@@ -116,7 +159,7 @@ class Author:
         return Wrapped(label, kind, self._node(depth + 1), self._seconds(6), other)
 
     def _leaf(self, label: str) -> Node:
-        kind = self._random.choice(("call", "call", "call", "sleep", "event", "receive", "fail", "sub"))
+        kind = self._random.choice(("call", "call", "call", "sleep", "event", "receive", "fail", "sub", "tags"))
         if kind == "sleep":
             return Sleep(label, self._random.choice((0.0, self._seconds(5), self._seconds(5))))
         if kind == "event":
@@ -125,9 +168,12 @@ class Author:
             return Receive(label)
         if kind == "fail":
             return Fail(label)
+        if kind == "tags":
+            return SetTags(label, self._random.choice(TAGS), self._random.choice((label, None)))
         failures = self._random.choice((0, 0, 0, 1, 2))
         attempts = self._random.choice((1, 2, 3)) if kind == "call" else 1
-        return Call(label, self._seconds(4), failures, attempts, kind == "sub")
+        priority = self._random.choice((None, None, 0, 7))
+        return Call(label, self._seconds(4), failures, attempts, kind == "sub", priority)
 
     def _label(self) -> str:
         self._labels += 1

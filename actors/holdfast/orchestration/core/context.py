@@ -84,12 +84,27 @@ class Context:
         if self._execution.loop.is_inside():
             self._execution.commands.ask(None, history.TagsSet, tags=self._execution.tags.change(tags))
 
-    def continue_as_new(self, input: Any = None) -> NoReturn:  # noqa: A002
+    def patched(self, id: str) -> bool:  # noqa: A002
+        """Returns True, and marks the patch in the history; False where a history without the mark is replayed.
+
+        ``if ctx.patched("2026-12-tax"):`` is around code that running instances may not have reached yet: what an
+        instance did before the deploy it does again, and from then on it takes the new path.
+        """
+        return self._execution.patched(check_id(id, "id of a patch"))
+
+    def continue_as_new(self, input: Any = None, *, version: str | None = None) -> NoReturn:  # noqa: A002
         """Ends this execution by raising, and starts the next one with ``input`` and an empty history.
 
-        Unread mail stays in its mailboxes.
+        Unread mail stays in its mailboxes. The next execution has the same version, unless another is given:
+        ``"latest"`` is the one declared last.
         """
-        following = ContinueAsNew(keepable(self._execution.definition.input.dump(input), "An input"))
+        if version is None:
+            text = self._execution.definition.input.dump(input)
+        else:
+            # This version may not know the types of the other one.
+            text = ANYTHING.dump(input)
+            version = self._following(version, text)
+        following = ContinueAsNew(keepable(text, "An input"), version)
         self._execution.continuing = True
         raise following
 
@@ -277,6 +292,18 @@ class Context:
         except Exception as error:
             subject = f"Mail of the mailbox {mailbox}"
             await self._execution.refuse_value(error, subject, mail, mailbox, as_declared=as_declared)
+
+    def _following(self, version: str, text: history.Json) -> str:
+        """Returns the version that the next execution begins with. Raises InvalidRequest if it does not take the input.
+
+        A version that is not deployed blocks the instance where the next execution begins.
+        """
+        try:
+            definition = self._execution.registry.orchestration(self._execution.definition.name, version)
+        except UnknownOrchestration:
+            return version
+        definition.input.check(text, f"The input of version {definition.version}")
+        return definition.version
 
     async def _ask(self, kind: type[history.Event], codec: Codec | None = None, **fields: Any) -> Any:
         return await (await self._give(kind, codec, **fields)).promise

@@ -83,6 +83,8 @@ class Execution:
         self._restored_until = 0
         self._children = 0
         self._transcript: ReplayCursor | None = None
+        #: The patches whose marks are in the history up to here.
+        self._marked: set[str] = set()
         #: True once the code has called ``continue_as_new``.
         self.continuing = False
         #: Recorded calls whose content differed on replay and which were accepted nevertheless.
@@ -149,6 +151,24 @@ class Execution:
     def recorded_child(self, name: str, given: history.Json, like: Callable[[str], bool]) -> str | None:
         """Returns, on a replay, the recorded id of a child that the code starts without an id."""
         return None if self._transcript is None else self._transcript.child_id(name, given, like)
+
+    def patched(self, name: str) -> bool:
+        """Returns whether the code takes the patched path, and marks it in the history.
+
+        Only a replay of a step whose history has no mark up to that step takes the old path.
+        """
+        if name in self._marked:
+            return True
+        if self._transcript is not None:
+            mark = self._transcript.mark(name)
+            if mark is None:
+                return False
+            self._marked.add(name)
+            if mark <= self._transcript.position:
+                return True
+        self._marked.add(name)
+        self.commands.ask(None, history.PatchMarked, name=name)
+        return True
 
     def has_lost_mailbox(self, name: str) -> bool:
         """Returns whether the instance had this mailbox when it started, but the code no longer declares it."""
@@ -241,6 +261,8 @@ class Execution:
                             group[0], None if self.ended is None else "nothing: it has ended", self._line()
                         )
                     self._occur(group)
+            self._seq = transcript.position
+            self._marked |= transcript.marks.keys()
             self.accepted, self._differences = transcript.accepted, transcript.differences
             self._check_held_mail()
         except NonDeterminism as error:
@@ -390,7 +412,7 @@ class Execution:
             events = [self._schedule(command) for command in commands]
         else:
             events = self._transcript.take(commands)
-            self._seq += len(events)
+            self._seq = self._transcript.position
         self.tags.settle(events)
         return events
 

@@ -175,6 +175,13 @@ class ValueRefused(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PatchMarked(Event):
+    """Recorded when the code reached a patch: a replay of the events after it takes the patched path."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TagsSet(Event):
     #: The changed tags; None removes a tag.
     tags: dict[str, str | None]
@@ -200,6 +207,8 @@ class ContinuedAsNew(Event):
     payloads = ("input",)
 
     input: Json
+    #: The version of the next execution; None for the same.
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +229,15 @@ class OrchestrationCancelled(Event):
 
 
 #: Decisions of the code; all other events are external.
-DECISIONS = (ActivityScheduled, TimerCreated, SubOrchestrationScheduled, EventSubscribed, ValueRefused, TagsSet)
+DECISIONS = (
+    ActivityScheduled,
+    TimerCreated,
+    SubOrchestrationScheduled,
+    EventSubscribed,
+    ValueRefused,
+    PatchMarked,
+    TagsSet,
+)
 #: Events that end an execution.
 ENDINGS = (OrchestrationCompleted, OrchestrationFailed, OrchestrationCancelled, ContinuedAsNew)
 

@@ -442,7 +442,8 @@ class Instance:
 
     def _follow(self, execution: Execution, ended: history.ContinuedAsNew, now: float) -> Execution:
         """Returns the next execution, which takes over the mailboxes of the ended one."""
-        definition = self._registry.orchestration(execution.started.name, execution.started.version)
+        version = ended.version or execution.started.version
+        definition = self._registry.orchestration(execution.started.name, version)
         mailboxes, fresh = execution.mailboxes.hand_on(definition.mailboxes, execution.unseen_mail)
         unread = None
         if self._mail_is_stored:
@@ -455,6 +456,7 @@ class Instance:
             execution_id=execution.execution_id + 1,
             timestamp=now,
             input=ended.input,
+            version=version,
             mail=mailboxes.mark(),
             unread=unread,
             mailboxes=sorted({*definition.mailboxes, *(execution.started.mailboxes or ())}),

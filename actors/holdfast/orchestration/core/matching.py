@@ -18,6 +18,7 @@ from holdfast.orchestration.core.history import (
     ActivityScheduled,
     Event,
     EventSubscribed,
+    PatchMarked,
     SubOrchestrationScheduled,
     TagsSet,
     TimerCreated,
@@ -36,6 +37,8 @@ Bucket: TypeAlias = tuple[Hashable, ...]
 Content: TypeAlias = Hashable
 
 _SHOWN_CHARACTERS = 200
+# Decisions that have a name and no content.
+_NAMED_ONLY = (EventSubscribed, ValueRefused, PatchMarked)
 # Stands for every element of a list among the keys of a shape.
 _ELEMENT = object()
 
@@ -190,10 +193,10 @@ def in_words(request: Request, *, content: bool = False) -> str:
     kind = _kind(request)
     if kind is TimerCreated:
         return f"TimerCreated ({_moment(request)})" if content else "TimerCreated (a sleep or a time-out)"
-    if kind not in (ActivityScheduled, SubOrchestrationScheduled, EventSubscribed, ValueRefused):
+    if kind not in (ActivityScheduled, SubOrchestrationScheduled, *_NAMED_ONLY):
         return kind.__name__
     words = f"{kind.__name__} ({_field(request, 'name')})"
-    if not content or kind in (EventSubscribed, ValueRefused):
+    if not content or kind in _NAMED_ONLY:
         return words
     text: str = _field(request, "input")
     shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 class ContinueAsNew(BaseException):
     """Raised to end this execution and start the next with a new input. ``except Exception`` does not catch it."""
 
-    def __init__(self, text: Json) -> None:
+    def __init__(self, text: Json, version: str | None = None) -> None:
         super().__init__("the orchestration continues as new")
         self.input = text
+        self.version = version
 
 
 class CleanUp:
@@ -73,7 +74,7 @@ def terminal_event(
             return history.OrchestrationFailed, {"error": Failure.of(unwritable)}
     following = _continuation(error)
     if following is not None:
-        return history.ContinuedAsNew, {"input": following.input}
+        return history.ContinuedAsNew, {"input": following.input, "version": following.version}
     return history.OrchestrationFailed, {"error": Failure.of(error)}
 
 

@@ -12,6 +12,7 @@ from holdfast.orchestration.core.history import (
     ActivityScheduled,
     Event,
     OrchestrationStarted,
+    PatchMarked,
     SubOrchestrationScheduled,
     TimerCreated,
     TimerFired,
@@ -48,13 +49,15 @@ class ReplayCursor:
         self.differences = Differences()
         self._events = events
         self._read = 0
+        #: The number of the event that marks each patch.
+        self.marks = {event.name: event.seq for event in reversed(events) if isinstance(event, PatchMarked)}
         #: The children of the current step by name and input, and the position after the last event among them.
         self._children: dict[tuple[str, Json], deque[SubOrchestrationScheduled]] = {}
         self._children_until = -1
 
     def external_events(self, moment_of: Callable[[int], float | None]) -> Iterator[list[Event]]:
         """Yields the external events in order; timers that fired at the same time come as one group."""
-        while self._read < len(self._events):
+        while self._skip_marks() < len(self._events):
             group = [self._events[self._read]]
             self._read += 1
             if isinstance(group[0], TimerFired):
@@ -71,17 +74,23 @@ class ReplayCursor:
 
         Raises NonDeterminism when the history has other or fewer events, or when the pairing is ambiguous.
         """
-        decisions = list(islice(self._decisions(), len(commands)))
+        asked = {command.fields["name"] for command in commands if command.kind is PatchMarked}
+        decisions = list(
+            islice(
+                (event for event in self._decisions() if not isinstance(event, PatchMarked) or event.name in asked),
+                len(commands),
+            )
+        )
         _add_skew(commands, decisions)
         pairing = Pairing(commands, decisions)
         if missing := pairing.unmatched_commands:
-            raise self._departure(missing, pairing.unmatched_decisions, len(decisions))
+            raise self._departure(missing, pairing.unmatched_decisions, decisions)
         for command, event in pairing.different:
             if not self.differences.add(command, event):
                 found = f"{in_words(command, content=True)}, which the history records as a different call"
                 raise nondeterminism(event, found, command.line, content=True)
         self.accepted += [event for _, event in pairing.different]
-        self._read += len(decisions)
+        self._read = _last(decisions, self._read)
         return pairing.events  # type: ignore[return-value]  # none of them is missing
 
     def child_id(self, name: str, given: Json, like: Callable[[str], bool]) -> str | None:
@@ -97,8 +106,21 @@ class ReplayCursor:
         """Returns the recorded decision of this kind and name in the current step, or None."""
         return next((event for event in self._decisions() if type(event) is kind and event.name == name), None)  # type: ignore[attr-defined]
 
+    @property
+    def position(self) -> int:
+        """The number of events read, which is the number of the last one."""
+        return self._read
+
+    def mark(self, name: str) -> int | None:
+        """Returns the number of the event that marks a patch, if it is in the current step or before."""
+        seq = self.marks.get(name)
+        if seq is None or seq <= self._read:
+            return seq
+        return seq if all(isinstance(event, DECISIONS) for event in self._events[self._read : seq]) else None
+
     def end(self, kind: type[Event], line: str | None, error: str | None = None) -> Event:
         """Returns the event that ends the execution. Raises NonDeterminism when the history has a different event."""
+        self._skip_marks()
         event = self._peek()
         if event is None or type(event) is not kind:
             raise nondeterminism(event, kind.__name__ if error is None else f"{kind.__name__} ({error})", line)
@@ -124,16 +146,27 @@ class ReplayCursor:
                 return
             yield self._events[place]
 
-    def _departure(self, commands: Sequence[Command], left: Sequence[Event], taken: int) -> NonDeterminism:
+    def _departure(self, commands: Sequence[Command], left: Sequence[Event], taken: Sequence[Event]) -> NonDeterminism:
         if not left:
-            following = self._events[self._read + taken : self._read + taken + 1]
-            return nondeterminism(following[0] if following else None, in_words(commands[0]), commands[0].line)
+            self._read = _last(taken, self._read)
+            self._skip_marks()
+            return nondeterminism(self._peek(), in_words(commands[0]), commands[0].line)
         alike = [command for command in commands if in_words(command) == in_words(left[0])]
         command = (alike or commands)[0]
         return nondeterminism(left[0], in_words(command, content=bool(alike)), command.line, content=bool(alike))
 
+    def _skip_marks(self) -> int:
+        """Skips marks of patches that the code no longer asks for. Returns the number of events read."""
+        while isinstance(self._peek(), PatchMarked):
+            self._read += 1
+        return self._read
+
     def _peek(self) -> Event | None:
         return self._events[self._read] if self._read < len(self._events) else None
+
+
+def _last(decisions: Sequence[Event], before: int) -> int:
+    return max((event.seq for event in decisions), default=before)
 
 
 def unanswered(events: Sequence[Event]) -> list[Event]:
