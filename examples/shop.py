@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ LARGE_ORDERS = {
 }
 SECONDS_PER_ORDER = 2.0
 SECONDS_TO_STOP = 60.0
+#: The default of Dapr's SDKs.
+DAPR_GRPC_PORT = 50001
 
 
 async def main() -> int:
@@ -47,8 +50,8 @@ async def main() -> int:
         if line.startswith("Holdfast on ") and not address.done():
             address.set_result(line.split()[2])
 
-    command = [sys.executable, "-m", "holdfast", "serve", "examples.counter:app", "examples.orders:app", *sys.argv[1:]]
-    server = ChildProcess("server", command, log=Path(os.devnull), on_line=show)
+    command = [sys.executable, "-m", "holdfast", "serve", "examples.counter:app", "examples.orders:app"]
+    server = ChildProcess("server", [*command, *grpc_option(), *sys.argv[1:]], log=Path(os.devnull), on_line=show)
     asked_to_stop = asyncio.Event()
 
     def stop() -> None:
@@ -68,6 +71,17 @@ async def main() -> int:
     for end in ends:
         end.cancel()
     return server.returncode or 0
+
+
+def grpc_option() -> list[str]:
+    """Turns gRPC on, at the port where Dapr's SDKs look for it, or at another if that is taken."""
+    if "HOLDFAST_GRPC_PORT" in os.environ or "dapr" in (os.environ.get("HOLDFAST_HOST"), *sys.argv):
+        return []
+    try:
+        socket.create_server(("127.0.0.1", DAPR_GRPC_PORT)).close()
+    except OSError:
+        return ["--grpc-port", "0"]
+    return ["--grpc-port", str(DAPR_GRPC_PORT)]
 
 
 async def open_shop(address: asyncio.Future[str]) -> None:
@@ -104,6 +118,7 @@ Open {url} in a browser. A consumer handles shop-orders and pushes to shop-mails
   curl -X POST {url}/orchestrations/order-3/events/approved -d '{{"by": "you"}}'
   curl {url}/orchestrations/order-3/history
   curl -X POST {url}/v1.0/actors/CounterActor/demo/method/Add -d 1
+  curl {url}/v1.0/invoke/holdfast/method/queue/shop-orders
 
 Press Ctrl-C to stop. The data is kept.
 """

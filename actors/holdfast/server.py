@@ -26,6 +26,7 @@ from holdfast.gateway.auth.audit_log import AuditLog
 from holdfast.gateway.dapr_api.actors import ActorApi
 from holdfast.gateway.dapr_api.invocation import ServiceInvocation
 from holdfast.gateway.dapr_api.metadata import SidecarMetadata
+from holdfast.gateway.dapr_api.parts import SidecarParts
 from holdfast.gateway.dapr_api.sidecar import SidecarApi
 from holdfast.gateway.idempotency import Idempotency
 from holdfast.gateway.metrics import endpoint as metrics
@@ -35,6 +36,7 @@ from holdfast.gateway.middleware.access import Authentication, SameOrigin
 from holdfast.gateway.middleware.body_limits import BodyLimits
 from holdfast.gateway.middleware.host_names import HostNames
 from holdfast.gateway.middleware.http_protocol import with_deadlines
+from holdfast.gateway.middleware.inner_calls import InnerCalls
 from holdfast.gateway.middleware.rate_limit import RateLimit
 from holdfast.gateway.openapi import document as openapi
 from holdfast.gateway.orchestrations import Orchestrations
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from holdfast.app import App
     from holdfast.gateway.auth.token_file import TokenFile
     from holdfast.gateway.auth.tokens import Tokens
+    from holdfast.gateway.dapr_api.grpc_server import GrpcServer
     from holdfast.gateway.quotas.quotas import Quotas
     from holdfast.gateway.tls import TlsFiles
     from holdfast.runtime.contract import Host
@@ -113,8 +116,8 @@ class Gateway:
     begin_stop: Callable[[], None]
     #: Finishes background calls whose requests were already answered.
     close: Callable[[], Awaitable[None]]
-    #: What the host tells Dapr SDKs about itself; None beside daprd, which tells it.
-    metadata: SidecarMetadata | None = None
+    #: What serves Dapr's API over gRPC; None beside daprd, which serves it.
+    sidecar: SidecarParts | None = None
 
 
 def create_gateway(
@@ -155,12 +158,12 @@ def create_gateway(
     metadata = None
     if isinstance(host, InProcessHost):
         metadata = SidecarMetadata(host)
-        front = ActorApi(SidecarApi(front, host, metadata, audit), host, audit)
+        front = InnerCalls(ActorApi(SidecarApi(front, host, metadata, audit), host, audit))
     sidecar_paths = [f"/{root}/" for root in sidecar_roots]
     front = BodyLimits(front, audit, [*sidecar_paths, "/v1.0/"])
     if quotas.limit_requests:
         front = RateLimit(front, lambda tenant: quotas.of(tenant).requests_per_second, audit)
-    front = Authentication(front, audit, tokens, sidecar_paths)
+    front = authentication = Authentication(front, audit, tokens, sidecar_paths)
     if isinstance(host, InProcessHost):
         front = ServiceInvocation(front, host.app_id)
     front = SameOrigin(front, audit, HostNames(allowed_hosts, loopback=loopback, tokens=tokens is not None))
@@ -171,7 +174,10 @@ def create_gateway(
         orchestrations.begin_stop()
         queues.begin_stop()
 
-    return Gateway(front, host, audit, begin_stop, queues.close, metadata)
+    sidecar = None
+    if isinstance(host, InProcessHost) and metadata is not None:
+        sidecar = SidecarParts(front, host, audit, metadata, authentication.identify)
+    return Gateway(front, host, audit, begin_stop, queues.close, sidecar)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -203,6 +209,7 @@ async def serve(
     token_file: TokenFile | None = None,
     worker: bool = True,
     tls: TlsFiles | None = None,
+    grpc: GrpcServer | None = None,
 ) -> None:
     """Runs the server until SIGTERM or SIGINT, then stops gracefully: refuses new work, finishes running work, returns.
 
@@ -212,8 +219,8 @@ async def serve(
     SIGHUP reloads ``token_file`` at once; the server also polls the file for changes.
     """
     host = gateway.host
-    if gateway.metadata is not None:
-        gateway.metadata.address, gateway.metadata.port = listener.getsockname()[:2]
+    if gateway.sidecar is not None:
+        gateway.sidecar.metadata.address, gateway.sidecar.metadata.port = listener.getsockname()[:2]
     registry = Registry.of(app.registry for app in apps)
     own = (*OWN_ACTORS, orchestration_actor(registry))
     for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):
@@ -249,13 +256,15 @@ async def serve(
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop_gently, number)
+        if grpc is not None:
+            await grpc.start()
         ready()
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="server")
         await _either(serving, server.stopping)
         gateway.begin_stop()
         protocol.begin_stop(server.server_state.connections)
         deadline = loop.time() + drain_timeout
-        finishing = _begin("graceful stop", _finish(gateway, server, background, deadline))
+        finishing = _begin("graceful stop", _finish(gateway, server, background, deadline, grpc))
         await _either(finishing, server.hurried)
         finishing.cancel()
         await asyncio.gather(finishing, return_exceptions=True)
@@ -267,6 +276,8 @@ async def serve(
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        if grpc is not None:
+            await grpc.stop(0.0)
         await host.stop()
     leave_tasks()
 
@@ -278,14 +289,24 @@ async def _either(task: asyncio.Task[None], event: asyncio.Event) -> None:
     waiting.cancel()
 
 
-async def _finish(gateway: Gateway, server: _Server, background: Sequence[asyncio.Task[None]], deadline: float) -> None:
+async def _finish(
+    gateway: Gateway,
+    server: _Server,
+    background: Sequence[asyncio.Task[None]],
+    deadline: float,
+    grpc: GrpcServer | None,
+) -> None:
     """Finishes running work that still needs the server to accept calls."""
     for task in background:
         task.cancel()
     await asyncio.gather(*background, return_exceptions=True)
-    # Requests that arrive from now on are not awaited here: a busy server would never stop.
-    if requests := set(server.server_state.tasks):
-        await asyncio.wait(requests, timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
+    grace = max(0.0, deadline - asyncio.get_running_loop().time())
+    async with asyncio.TaskGroup() as together:
+        if grpc is not None:
+            together.create_task(grpc.stop(grace))
+        # Requests that arrive from now on are not awaited here: a busy server would never stop.
+        if requests := set(server.server_state.tasks):
+            together.create_task(asyncio.wait(requests, timeout=grace))
     await RescueList.of(gateway.host.client).settle(_SETTLE_SECONDS)
     await gateway.close()
     await gateway.host.finish_turns()

@@ -8,6 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import grpc.aio
+from dapr.proto import api_service_v1, api_v1
 
 from holdfast.local import ChildProcess
 from holdfast.local.health import answers_ok
@@ -37,7 +39,8 @@ def of_make_run() -> list[str]:
 async def test_the_shop_fills_its_queues_once_and_ends_in_order(tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    options = ["--port", str(port), "--data", str(tmp_path / "data")]
+    grpc_port = free_port()
+    options = ["--port", str(port), "--grpc-port", str(grpc_port), "--data", str(tmp_path / "data")]
     shop = ChildProcess("shop", [*of_make_run(), *options], log=tmp_path / "shop.log", folder=ROOT)
     for number in (signal.SIGINT, signal.SIGTERM):
         await shop.start()
@@ -52,6 +55,9 @@ async def test_the_shop_fills_its_queues_once_and_ends_in_order(tmp_path: Path) 
             assert {name: end["output"]["status"] for name, end in ends.items()} == ENDED
             waiting = await look(f"{url}/orchestrations/order-3")
             assert (waiting["status"], waiting["custom_status"]) == ("RUNNING", "waits for approval")
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+                asked = api_v1.InvokeActorRequest(actor_type="CounterActor", actor_id="demo", method="Add", data=b"1")
+                assert int((await api_service_v1.DaprStub(channel).InvokeActor(asked)).data) > 0
             shop.send_signal(number)
             assert await asyncio.wait_for(shop.wait(), 30) == 0
         finally:

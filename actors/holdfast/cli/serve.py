@@ -48,6 +48,12 @@ log = logging.getLogger(__name__)
 )
 @option("--listen", default="127.0.0.1", help="Address to listen on.")
 @option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 picks a free one.")
+@option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    help="Port of Dapr's gRPC API on the embedded host, for Dapr SDKs that speak gRPC; 0 picks a free one.",
+    show_default="no gRPC",
+)
 @token_file_option
 @option(
     "--token",
@@ -114,6 +120,7 @@ def serve(
     data: Path,
     listen: str,
     port: int,
+    grpc_port: int | None,
     token: str | None,
     token_file: Path | None,
     tokens_file: Path | None,
@@ -191,11 +198,21 @@ def serve(
         make_host, tokens=tokens, quotas=quotas, loopback=loopback, allowed_hosts=allowed_hosts
     )
     listener = server.listen(listen, port)
+    grpc_server = None
+    if grpc_port is not None:
+        if gateway.sidecar is None:
+            raise SettingsError("--grpc-port is for the embedded host: beside daprd, daprd serves gRPC.")
+        # Imported only here: the server starts faster without it.
+        from holdfast.gateway.dapr_api.grpc_server import GrpcServer
+
+        grpc_server = GrpcServer(gateway.sidecar, listen, grpc_port, message_timeout=body_timeout, tls=tls)
 
     def announce() -> None:
         address, bound = listener.getsockname()[:2]
         name = f"[{address}]" if ":" in address else address
         click.echo(f"Holdfast on {'https' if tls else 'http'}://{name}:{bound} ({gateway.host.name})")
+        if grpc_server is not None:
+            click.echo(f"gRPC:  {name}:{grpc_server.port}")
         if url := getattr(gateway.host, "url", None):
             click.echo(f"Data:  {url}")
 
@@ -208,6 +225,7 @@ def serve(
             token_file=watched,
             worker=not no_worker,
             tls=tls,
+            grpc=grpc_server,
         )
     )
     exit_past_threads()

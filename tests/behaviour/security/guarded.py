@@ -194,12 +194,16 @@ class Guarded(ABC):
 class OnEmbedded(Guarded):
     host = "embedded"
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.grpc_port = free_port()
+
     @property
     def _database(self) -> Path:
         return self.folder / "data" / "holdfast.db"
 
     async def _start(self) -> None:
-        await self._serve("--data", str(self.folder / "data"))
+        await self._serve("--data", str(self.folder / "data"), "--grpc-port", str(self.grpc_port))
 
     async def _stop(self) -> None:
         await self.app.terminate()

@@ -18,6 +18,14 @@ class Difference(NamedTuple):
     message: str = ""
 
 
+class GrpcDifference(NamedTuple):
+    """The same for a call over gRPC."""
+
+    reason: str
+    code: str
+    details: str = ""
+
+
 _OURS = "daprd looks for it under another name, and would not understand it there"
 _WHOLE = "Go reads the first value and leaves the rest"
 
@@ -60,4 +68,45 @@ INVOCATION = {
     "a%23b": Difference(_TAKEN, 404, "NOT_FOUND"),
     "a%01b": Difference(_TAKEN, 404, "NOT_FOUND"),
     "dapr/config": Difference("daprd's own calls to an app have no place where there is no daprd", 404, "NOT_FOUND"),
+}
+
+_IDS = "daprd takes any id into the keys of its store"
+_NOT_SERVED = "the embedded host has no such building block"
+_TTL = "daprd's ActorStateTTL is a preview feature; the embedded host always has it"
+_OTHER_WORDS = "the words are of Dapr's scheduler"
+
+#: Calls over gRPC.
+GRPC = {
+    "a method without a name": GrpcDifference("the words are of the SDK", "INTERNAL", "there is no method"),
+    "a method with a slash": GrpcDifference("the words are of the SDK", "INTERNAL", "there is no method a/b"),
+    "a method behind dots": GrpcDifference("daprd resolves the dots, and calls Get", "INTERNAL", "there is no method"),
+    "a method named by dots": GrpcDifference("daprd resolves the dots", "INTERNAL", "there is no method"),
+    "an id with a space": GrpcDifference("the app beside daprd gets it encoded", "INTERNAL", "This actor id"),
+    "an id with a bar": GrpcDifference("the app beside daprd gets it encoded", "INTERNAL", "This actor id"),
+    "an id with an umlaut": GrpcDifference("the app beside daprd gets it encoded", "INTERNAL", "This actor id"),
+    "an id with a percent sign": GrpcDifference("the app beside daprd gets it encoded", "INTERNAL", "This actor id"),
+    "state of no actor": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "state of an actor without an id": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "state of an id with a slash": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "state of an id with bars": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "a transaction of an actor without an id": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "a transaction with a time to live": GrpcDifference(_TTL, "OK"),
+    "a transaction with a senseless time to live": GrpcDifference(_TTL, "INTERNAL", "error parsing TTL"),
+    "a reminder of an actor without an id": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "a reminder of an id with a slash": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "a reminder without any time": GrpcDifference(_OTHER_WORDS, "INTERNAL", "error creating actor reminder"),
+    "a reminder due at no time": GrpcDifference(_OTHER_WORDS, "INTERNAL", "error creating actor reminder"),
+    "a reminder without repetitions": GrpcDifference("daprd's scheduler repeats it for ever", "INTERNAL", "R0/PT1H"),
+    "a reminder with a time to live only": GrpcDifference(_OTHER_WORDS, "INTERNAL", "error creating actor reminder"),
+    "a reminder with a senseless time to live": GrpcDifference(_OTHER_WORDS, "INTERNAL", "error creating actor"),
+    "a reminder retried before now": GrpcDifference("it would be retried without a pause", "INTERNAL", "below zero"),
+    "a timer of an actor without an id": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
+    "an app that is not there": GrpcDifference("there is no name resolution", "INTERNAL", "failed to invoke, id: nope"),
+    "an app in capitals": GrpcDifference("there is no name resolution", "INTERNAL", "failed to invoke, id: CONF"),
+    "daprd's own path": GrpcDifference("daprd's own calls to an app have no place here", "NOT_FOUND", "Not Found"),
+    "a stored value": GrpcDifference(_NOT_SERVED, "UNIMPLEMENTED", "GetState is not served"),
+    "a secret": GrpcDifference(_NOT_SERVED, "UNIMPLEMENTED", "GetSecret is not served"),
+    "a message to a topic": GrpcDifference(_NOT_SERVED, "UNIMPLEMENTED", "PublishEvent is not served"),
+    "a job": GrpcDifference(_NOT_SERVED, "UNIMPLEMENTED", "GetJob is not served"),
+    "an actor's reminders": GrpcDifference(_NOT_SERVED, "UNIMPLEMENTED", "ListActorReminders is not served"),
 }

@@ -31,6 +31,11 @@ class DaprStack(ServedStack):
         assert self._sidecar is not None
         return self._sidecar.http_port
 
+    @property
+    def grpc_port(self) -> int:
+        assert self._sidecar is not None
+        return self._sidecar.grpc_port
+
     @abstractmethod
     async def _store(self, resources: Path) -> None:
         """Writes the component of the store, ready to be used."""

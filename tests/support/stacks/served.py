@@ -56,6 +56,11 @@ class ServedStack(Stack):
 
     @property
     @abstractmethod
+    def grpc_port(self) -> int:
+        """Where the actor API is over gRPC."""
+
+    @property
+    @abstractmethod
     def processes(self) -> list[ChildProcess]:
         """Those whose logs tell what happened."""
 
@@ -152,11 +157,16 @@ class EmbeddedStack(ServedStack):
 
     def __init__(self, folder: Path) -> None:
         self._app: ChildProcess | None = None
+        self._grpc_port = free_port()
         super().__init__(folder)
 
     @property
     def api_port(self) -> int:
         return self.app_port
+
+    @property
+    def grpc_port(self) -> int:
+        return self._grpc_port
 
     @property
     def processes(self) -> list[ChildProcess]:
@@ -171,7 +181,9 @@ class EmbeddedStack(ServedStack):
 
     async def start_app(self) -> None:
         data = str(self.folder / "data")
-        self._app = self._app or self._serve("--host", "embedded", "--data", data, "--app-id", APP_ID)
+        self._app = self._app or self._serve(
+            *("--host", "embedded", "--data", data, "--app-id", APP_ID, "--grpc-port", str(self._grpc_port))
+        )
         await self._app.start()
         await self._app.wait_ready(self.takes_calls)
 

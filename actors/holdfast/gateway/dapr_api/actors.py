@@ -39,6 +39,7 @@ class ActorApi:
     def __init__(self, app: ASGIApp, host: InProcessHost, audit: AuditLog) -> None:
         self._app = app
         self._actors = ActorOperations(host, audit)
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{_PREFIX}/") or INVOKED in scope:
@@ -64,10 +65,11 @@ class ActorApi:
         await send({"type": "http.response.body", "body": body})
 
     def _log_change(self, scope: Scope, segments: list[str], status: int) -> None:
+        """Writes changes of state, reminders and timers to the audit log, as they bypass the actors' code."""
         match scope["method"], segments:
             case "POST" | "PUT" | "DELETE" as verb, [kind, actor, "state" | "reminders" | "timers" as what, *_]:
-                route = f"{_PREFIX}/{{type}}/{{id}}/{what}"
-                self._actors.changed(scope[CALLER], verb, route, kind, actor, status)
+                names = {"type": kind, "id": actor}
+                self._audit.acted(scope[CALLER], verb, f"{_PREFIX}/{{type}}/{{id}}/{what}", names, status)
 
     async def _answer(self, scope: Scope, segments: list[str], receive: Receive) -> tuple[int, bytes]:
         verb: str = scope["method"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
 
 from holdfast.gateway.dapr_api.sidecar import app_id_in, serves
-from holdfast.gateway.middleware.access import INVOKED
+from holdfast.gateway.middleware.access import BY_GRPC, INVOKED
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,10 +29,10 @@ class ServiceInvocation:
 
     def __init__(self, app: ASGIApp, app_id: str) -> None:
         self._app = app
-        self._app_ids = (app_id, app_id + _NAMESPACE)
+        self._app_ids = app_ids(app_id)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not serves(scope["path"]):
+        if scope["type"] == "http" and not serves(scope["path"]) and BY_GRPC not in scope:
             self._redirect(scope)
         await self._app(scope, receive, send)
 
@@ -50,6 +50,11 @@ class ServiceInvocation:
             scope[INVOKED] = True
         else:
             _set_path(scope, b"/v1.0/invoke/%b/method/" % quote(app_id, safe="").encode())
+
+
+def app_ids(app_id: str) -> tuple[str, str]:
+    """Returns the ids by which an app is called: its own, and the same with its namespace."""
+    return app_id, app_id + _NAMESPACE
 
 
 def resolved(path: bytes) -> bytes:

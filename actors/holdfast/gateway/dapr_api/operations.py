@@ -151,10 +151,6 @@ class ActorOperations:
         check_name(name)
         self._host.timers.unregister(ActorAddress(kind, actor), name)
 
-    def changed(self, caller: Caller, verb: str, route: str, kind: str, actor: str, status: int) -> None:
-        """Writes a change of state, reminders or timers to the audit log, as it bypasses the actor's code."""
-        self._audit.acted(caller, verb, route, {"type": kind, "id": actor}, status)
-
     def _with_reminders(self, kind: str, actor: str, name: str) -> ActorAddress:
         check_name(name)
         if kind not in self._host.actor_types:

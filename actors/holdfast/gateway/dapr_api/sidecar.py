@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 from holdfast.gateway.auth.principal import CALLER
 from holdfast.gateway.dapr_api.api_errors import ApiError, no_app_id, no_such_app
 from holdfast.gateway.dapr_api.bodies import read_body
+from holdfast.gateway.dapr_api.metadata import MAX_KEY
 from holdfast.gateway.middleware.access import INVOKED, SIDECAR_API
 from holdfast.runtime.serialization import dump
 
@@ -91,4 +92,4 @@ class SidecarApi:
             self._metadata.put(key, body.decode("utf-8", "replace"))
             status = 204
         finally:
-            self._audit.acted(scope[CALLER], verb, route, {"key": key[:256]}, status)
+            self._audit.acted(scope[CALLER], verb, route, {"key": key[:MAX_KEY]}, status)

@@ -27,9 +27,14 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1.0/healthz", "/v1.0/healthz/o
 
 #: The path prefix of the API that Dapr SDKs call on their sidecar.
 SIDECAR_API = "/v1.0/"
+#: The same over gRPC.
+GRPC_API = "/dapr.proto.runtime.v1.Dapr/"
+_SIDECAR_APIS = (SIDECAR_API, GRPC_API)
 _INVOCATIONS = "/v1.0/invoke/"
 #: The key in the ASGI scope of a request that came as a call of this server's app id.
 INVOKED = "holdfast.invoked"
+#: The key in the ASGI scope of a call that came over gRPC, which browsers do not speak.
+BY_GRPC = "holdfast.grpc"
 _IDENTITY_HEADERS = frozenset({b"authorization", b"dapr-api-token", b"holdfast-tenant"})
 _WITHOUT_TOKENS = Caller()
 # Query parameters that other services use for a token.
@@ -57,7 +62,7 @@ class SameOrigin:
         self._host_refusal = host_names.refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (error := self._refusal(scope)):
+        if scope["type"] == "http" and BY_GRPC not in scope and (error := self._refusal(scope)):
             self._audit.refused(scope, error)
             await send_error(send, error)
             return
@@ -104,14 +109,15 @@ class Authentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                self._identify(scope)
+                self.identify(scope)
             except HoldfastError as error:
                 self._audit.refused(scope, error)
                 await send_error(send, error)
                 return
         await self._app(scope, receive, send)
 
-    def _identify(self, scope: Scope) -> None:
+    def identify(self, scope: Scope) -> None:
+        """Stores the caller in the scope. Raises HoldfastError for a caller that may not make this request."""
         path: str = scope["path"]
         scope[CALLER] = NOBODY
         if path.startswith(self._sidecar_paths):
@@ -126,13 +132,13 @@ class Authentication:
         scope[CALLER] = caller
         if (named := given.get(b"holdfast-tenant")) is not None:
             scope[CALLER] = caller = _of_tenant(caller, named)
-        if path.startswith(SIDECAR_API):
+        if path.startswith(_SIDECAR_APIS) and INVOKED not in scope:
             caller.require_operator()
 
     def _known(self, tokens: Tokens, path: str, given: dict[bytes, bytes], invoked: bool) -> Caller:
         kind, _, bearer = given.get(b"authorization", b"").partition(b" ")
         sent = [bearer.strip()] if kind.lower() == b"bearer" else []
-        if path.startswith(SIDECAR_API) or invoked:
+        if path.startswith(_SIDECAR_APIS) or invoked:
             sent.append(given.get(b"dapr-api-token", b""))
         for token in sent:
             if (caller := tokens.caller(token)) is not None:

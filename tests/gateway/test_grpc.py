@@ -1,0 +1,263 @@
+"""The gRPC port of a running server: limits, deadlines, TLS, and how it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import grpc.aio
+import pytest
+from dapr.proto import api_service_v1, api_v1, common_v1
+from google.protobuf import any_pb2
+
+from holdfast.local.ports import free_port
+from tests.gateway.test_tls import Authority
+from tests.support.server import Server, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.xdist_group("grpc")
+
+MEBIBYTE = 1024 * 1024
+BODY_TIMEOUT = 1
+SERVICE = "/dapr.proto.runtime.v1.Dapr/"
+SETTINGS = """
+[tenants.slow]
+requests_per_second = 1
+"""
+
+
+class GrpcServer(Server):
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.grpc_port = free_port()
+        super().__init__(folder, "--grpc-port", str(self.grpc_port), *options)
+
+    def channel(self) -> Any:
+        return grpc.aio.insecure_channel(
+            f"127.0.0.1:{self.grpc_port}", options=[("grpc.max_receive_message_length", -1)]
+        )
+
+
+@pytest.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GrpcServer]:
+    folder = tmp_path_factory.mktemp("grpc")
+    (folder / "holdfast.toml").write_text(SETTINGS)
+    async with GrpcServer(folder, "--body-timeout", str(BODY_TIMEOUT)) as running:
+        yield running
+
+
+@pytest.fixture
+async def channel(server: GrpcServer) -> AsyncIterator[Any]:
+    async with server.channel() as channel:
+        yield channel
+
+
+def invocation(verb: str, path: str, body: bytes = b"", query: str = "") -> Any:
+    extension = common_v1.HTTPExtension(verb=common_v1.HTTPExtension.Verb.Value(verb), querystring=query)
+    message = common_v1.InvokeRequest(method=path, data=any_pb2.Any(value=body), http_extension=extension)
+    return api_v1.InvokeServiceRequest(id="holdfast", message=message)
+
+
+async def code_of(call: Any) -> tuple[str, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await call
+    return failure.value.code().name, failure.value.details() or ""
+
+
+async def test_a_large_push(channel: Any) -> None:
+    item = b'{"item": "' + b"x" * 500_000 + b'"}'
+    body = b'{"items": [' + b",".join([item] * 20) + b"]}"
+    stub = api_service_v1.DaprStub(channel)
+    answer = await stub.InvokeService(invocation("POST", "queue/large/push", body))
+    assert b'"count":20' in answer.data.value
+    answer = await stub.InvokeActor(
+        api_v1.InvokeActorRequest(actor_type="PushPopActor", actor_id="large", method="Push", data=body)
+    )
+    assert b'"count":20' in answer.data
+
+
+async def test_a_message_that_is_too_large(channel: Any) -> None:
+    stub = api_service_v1.DaprStub(channel)
+    call = stub.InvokeService(invocation("POST", "queue/large/push", b"x" * (17 * MEBIBYTE)))
+    assert (await code_of(call))[0] == "RESOURCE_EXHAUSTED"
+    call = stub.InvokeService(invocation("POST", "orchestrations/x/start", b"x" * (2 * MEBIBYTE)))
+    code, _ = await code_of(call)
+    assert code == "UNKNOWN"
+    assert dict(await call.initial_metadata())["dapr-http-status"] == "413"
+
+
+async def test_a_message_is_not_compressed(channel: Any) -> None:
+    stub = api_service_v1.DaprStub(channel)
+    call = stub.InvokeService(
+        invocation("POST", "queue/large/push", b" " * (8 * MEBIBYTE)), compression=grpc.Compression.Gzip
+    )
+    assert (await code_of(call))[0] == "UNIMPLEMENTED"
+
+
+async def test_a_message_has_to_arrive_in_time(channel: Any) -> None:
+    call = channel.stream_unary(f"{SERVICE}GetMetadata")()
+    code, details = await code_of(call)
+    assert (code, f"within {BODY_TIMEOUT} seconds" in details) == ("DEADLINE_EXCEEDED", True)
+
+
+async def test_messages_that_are_none(channel: Any) -> None:
+    call = channel.unary_unary(f"{SERVICE}InvokeActor")(b"\xff\xff")
+    assert await code_of(call) == ("INVALID_ARGUMENT", "The message is not a InvokeActorRequest.")
+    call = channel.stream_unary(f"{SERVICE}InvokeActor")(iter(()))
+    assert await code_of(call) == ("INVALID_ARGUMENT", "The call has no message.")
+
+
+@pytest.mark.parametrize(
+    "path", [f"{SERVICE}GetState", f"{SERVICE}None", "/grpc.health.v1.Health/Check", "/a.b/c", f"{SERVICE}by_name"]
+)
+async def test_what_is_not_served_says_so(channel: Any, path: str) -> None:
+    code, details = await code_of(channel.unary_unary(path)(b""))
+    assert code == "UNIMPLEMENTED"
+    assert details.startswith(f"{path} is not served: ")
+
+
+async def test_a_stream_that_is_not_served_says_so(channel: Any) -> None:
+    call = channel.stream_stream(f"{SERVICE}SubscribeTopicEventsAlpha1")()
+    assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_the_rate_of_a_tenant(channel: Any) -> None:
+    stub = api_service_v1.DaprStub(channel)
+    codes = set()
+    for _ in range(5):
+        call = stub.InvokeService(invocation("GET", "queues"), metadata=[("holdfast-tenant", "slow")])
+        codes.add(await call.code())
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED in codes
+
+
+async def test_calls_are_counted(server: GrpcServer, channel: Any) -> None:
+    stub = api_service_v1.DaprStub(channel)
+    await stub.GetMetadata(api_v1.GetMetadataRequest())
+    await code_of(stub.GetActorState(api_v1.GetActorStateRequest(actor_type="a", actor_id="a/b")))
+    async with aiohttp.ClientSession() as session, session.get(f"{server.url}/metrics") as answer:
+        text = await answer.text()
+    for name, status in (("GetMetadata", 200), ("GetActorState", 400)):
+        assert f'holdfast_http_requests_total{{method="POST",route="{SERVICE}{name}",status="{status}"}}' in text
+
+
+async def test_callers_that_leave_at_the_moment_of_a_push_lose_nothing(server: GrpcServer, channel: Any) -> None:
+    """Whether an answer still reached its caller nobody can know; then the lock ends as every lock does."""
+    stub = api_service_v1.DaprStub(channel)
+
+    async def ask(verb: str, path: str, body: Any = None, query: str = "") -> Any:
+        answer = await stub.InvokeService(invocation(verb, path, json.dumps(body or {}).encode(), query))
+        return json.loads(answer.data.value)
+
+    await ask("PUT", "queue/left/config", {"max_locks": 50, "max_deliveries": 1000})
+    got: list[Any] = []
+    for number in range(20):
+        query = "wait_seconds=20&require_ack=true&ttl_seconds=5"
+        polls = [stub.InvokeService(invocation("POST", "queue/left/pop", b"", query)) for _ in range(3)]
+        push = asyncio.create_task(ask("POST", "queue/left/push", {"item": number}))
+        await asyncio.sleep(number * 0.001)
+        for poll in polls:
+            poll.cancel()
+        for poll in polls:
+            if await poll.code() is grpc.StatusCode.OK:
+                body = json.loads((await poll).data.value)
+                got += body["items"]
+                await ask("POST", "queue/left/acknowledge", {"lock_id": body["lock_id"]})
+        await push
+
+    async def unlocked() -> bool:
+        return int((await ask("GET", "queue/left"))["locked"]) == 0
+
+    await until(unlocked, what="no lock is left")
+    got += (await ask("POST", "queue/left/pop", None, "count=100"))["items"]
+    assert sorted(got) == list(range(20))
+
+
+async def test_an_orderly_stop(tmp_path: Path) -> None:
+    """A long poll is answered at once, and a call that comes later is refused."""
+    async with GrpcServer(tmp_path) as server, server.channel() as channel:
+        stub = api_service_v1.DaprStub(channel)
+        poll = stub.InvokeService(invocation("POST", "queue/q/pop", query="wait_seconds=20"))
+        await stub.GetMetadata(api_v1.GetMetadataRequest())
+        assert await asyncio.wait_for(server.stop(), 15) == 0
+        assert b'"items":[]' in (await poll).data.value
+        assert (await code_of(stub.GetMetadata(api_v1.GetMetadataRequest())))[0] == "UNAVAILABLE"
+
+
+async def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
+    async with GrpcServer(tmp_path) as server:
+        async with server.channel() as channel:
+            await api_service_v1.DaprStub(channel).InvokeService(invocation("POST", "queue/q/push", b'{"item": 1}'))
+        await server.kill()
+        await server.start()
+        async with server.channel() as channel:
+            answer = await api_service_v1.DaprStub(channel).InvokeService(invocation("POST", "queue/q/pop"))
+            assert b'"items":[1]' in answer.data.value
+
+
+def refused(folder: Path, *options: str) -> str:
+    """What the server says that does not start."""
+    command = [Path(sys.executable).with_name("holdfast"), "serve", "--port", "0", "--data", str(folder / "data")]
+    run = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 1
+    return run.stderr
+
+
+def test_a_port_that_is_taken(server: GrpcServer, tmp_path: Path) -> None:
+    said = refused(tmp_path, "--grpc-port", str(server.grpc_port))
+    assert said.count("\n") == 1
+    assert f"Cannot listen on 127.0.0.1 port {server.grpc_port} for gRPC" in said
+    assert "--grpc-port" in said
+
+
+def test_beside_daprd_it_is_daprds(tmp_path: Path) -> None:
+    assert "beside daprd, daprd serves gRPC" in refused(tmp_path, "--host", "dapr", "--grpc-port", "0")
+
+
+def test_beyond_loopback_it_needs_a_token_too(tmp_path: Path) -> None:
+    assert "without a token" in refused(tmp_path, "--listen", "0.0.0.0", "--grpc-port", "0")
+
+
+async def test_a_free_port_is_told(tmp_path: Path) -> None:
+    async with Server(tmp_path, "--grpc-port", "0") as server:
+        await server.says("gRPC:  127.0.0.1:")
+        port = server.logged().partition("gRPC:  127.0.0.1:")[2].split()[0]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            assert (await api_service_v1.DaprStub(channel).GetMetadata(api_v1.GetMetadataRequest())).id == "holdfast"
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["two files", "one file"])
+async def test_tls(tmp_path: Path, together: bool) -> None:
+    authority = Authority(tmp_path)
+    files = (authority.both,) if together else (authority.certificate, authority.key)
+    options = [option for pair in zip(("--tls-cert", "--tls-key"), map(str, files), strict=False) for option in pair]
+    server = GrpcServer(tmp_path, *options)
+    await server._process.start()
+    try:
+        await server.says("gRPC:  ")
+        trusted = grpc.ssl_channel_credentials(authority.authority.read_bytes())
+        async with grpc.aio.secure_channel(f"127.0.0.1:{server.grpc_port}", trusted) as channel:
+            assert (await api_service_v1.DaprStub(channel).GetMetadata(api_v1.GetMetadataRequest())).id == "holdfast"
+        for channel in (
+            grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}"),
+            grpc.aio.secure_channel(f"127.0.0.1:{server.grpc_port}", grpc.ssl_channel_credentials()),
+        ):
+            async with channel:
+                call = api_service_v1.DaprStub(channel).GetMetadata(api_v1.GetMetadataRequest(), timeout=10)
+                assert (await code_of(call))[0] in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+    finally:
+        await server._process.terminate()
+
+
+def test_without_the_port_nothing_of_it_is_loaded() -> None:
+    code = (
+        "import sys, holdfast.server, holdfast.cli.serve, holdfast.runtime.embedded;"
+        "print([name for name in sys.modules if name.startswith('holdfast.gateway.dapr_api.grpc')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "[]\n"
