@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from holdfast import App, Context
 from holdfast.orchestration.boxes import Boxes
-from tests.support.simulated import staged
+from tests.support.simulated import on_simulated_host
 from tests.unit.orchestration.redeployment import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 class Decision(BaseModel):
@@ -40,8 +37,7 @@ def an_app(declared: Any) -> App:
     return app
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(partial(Stage, partial(an_app, {"decisions": Decision})), body)
+on_stage = on_simulated_host(partial(Stage, partial(an_app, {"decisions": Decision})))
 
 
 async def decide(stage: Stage, data: Any, event_id: str | None = None) -> Any:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast import App, Context
 from holdfast.orchestration.core.waiting import MAX_WAITING
-from tests.support.simulated import staged
+from tests.support.simulated import on_simulated_host
 from tests.unit.orchestration.redeployment import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 def an_app() -> App:
@@ -48,8 +45,7 @@ def an_app() -> App:
     return app
 
 
-def on_stage(body: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return staged(partial(Stage, an_app), body)
+on_stage = on_simulated_host(partial(Stage, an_app))
 
 
 async def waiting_for(stage: Stage) -> list[dict[str, Any]]:
