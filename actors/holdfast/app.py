@@ -44,7 +44,12 @@ class App:
     def orchestration(self, function: Function) -> Function: ...
     @overload
     def orchestration(
-        self, *, name: str | None = None, version: str = "1", mailboxes: Declaration = ()
+        self,
+        *,
+        name: str | None = None,
+        version: str = "1",
+        mailboxes: Declaration = (),
+        timeout_seconds: float | None = None,
     ) -> Callable[[Function], Function]: ...
     def orchestration(
         self,
@@ -53,18 +58,26 @@ class App:
         name: str | None = None,
         version: str = "1",
         mailboxes: Declaration = (),
+        timeout_seconds: float | None = None,
     ) -> Function | Callable[[Function], Function]:
         """Registers an ``async def`` that takes a context and at most one input. Returns the function unchanged.
 
         Running instances keep the version they started with; a start without a version uses the version declared
         last. Events raised under the name of a mailbox are kept, in order, until ``ctx.receive`` receives them. With
         types, ``mailboxes={"orders": Order}``, events that do not fit are refused when they are raised.
+
+        After ``timeout_seconds`` from its first execution's start an instance is cancelled, and fails with kind
+        ``timeout``; it has a minute to clean up.
         """
         local_names = sys._getframe(1).f_locals
 
         def register(function: Function) -> Function:
             definition = Orchestration(
-                name=name or function.__name__, function=function, version=version, mailboxes=Boxes(mailboxes)
+                name=name or function.__name__,
+                function=function,
+                version=version,
+                mailboxes=Boxes(mailboxes),
+                timeout_seconds=timeout_seconds,
             )
             resolve_local_types(definition, local_names)
             self.registry.add_orchestration(definition)

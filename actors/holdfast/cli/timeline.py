@@ -147,7 +147,9 @@ _FORMATTERS: dict[str, Callable[[Any, Any], Described]] = {
     "ValueRefused": _refused,
     "PatchMarked": _marked,
     "TagsSet": _tagged,
-    "CancelRequested": _with_reason("cancellation requested"),
+    "CancelRequested": lambda event, scheduled: _with_reason(
+        "time is over" if event.get("timed_out") else "cancellation requested"
+    )(event, scheduled),
     "OrchestrationSuspended": _with_reason("suspended"),
     "OrchestrationResumed": _with_reason("resumed"),
     "ContinuedAsNew": _continued,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -71,6 +72,7 @@ class Orchestration(_Typed):
     function: Callable[..., Any]
     version: str = "1"
     mailboxes: Boxes = field(default_factory=Boxes)
+    timeout_seconds: float | None = None
 
     _leading = 1
 
@@ -78,7 +80,12 @@ class Orchestration(_Typed):
         if not inspect.iscoroutinefunction(self.function):
             raise TypeError(f"the orchestration {self.name} must be an async function")
         _check_parameters(self.function, self.name, 1, "a context and at most one input")
+        _check_seconds(self.timeout_seconds, f"timeout_seconds of {self.name}")
         _mark(self.function, self)
+
+    def deadline(self, begin: float) -> float | None:
+        """Returns when an instance that begins at ``begin`` has to have ended; None for no limit."""
+        return None if self.timeout_seconds is None else begin + self.timeout_seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +131,11 @@ def _hints(function: Callable[..., Any], leading: int, local_names: Mapping[str,
 
 def _mark(function: Callable[..., Any], definition: Orchestration | Activity) -> None:
     setattr(function, _MARK, definition)
+
+
+def _check_seconds(seconds: float | None, what: str) -> None:
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise ValueError(f"{what}: has to be a positive number of seconds")
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -313,6 +313,15 @@ async def scheduled(ctx: Context) -> list[Any]:
     return [ctx.now().isoformat(), await ctx.receive("letters")]
 
 
+@app.orchestration(timeout_seconds=1.5)
+async def in_a_hurry(ctx: Context, child: str) -> Any:
+    """Cleans up when its time is over."""
+    try:
+        return await ctx.sub(child, instance_id=f"{ctx.instance_id}-child")
+    finally:
+        ctx.set_status(await ctx.call(double, 21))
+
+
 @app.orchestration
 async def tagging(ctx: Context) -> None:
     """Sets the tags in each event, and begins its next execution after every second one."""

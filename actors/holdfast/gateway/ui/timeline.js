@@ -36,7 +36,8 @@ const EVENTS = {
   ValueRefused: ({ name }) => ["bad", `A value does not match its type: ${name}`],
   PatchMarked: ({ name }) => ["", `Patch ${name} reached`],
   TagsSet: ({ tags }) => ["", `Tags set: ${Object.keys(tags).join(", ")}`],
-  CancelRequested: ({ reason }) => ["paused", `Cancellation requested${because(reason)}`],
+  CancelRequested: ({ reason, timed_out: late }) =>
+    late ? ["bad", "Time is over: cancelled"] : ["paused", `Cancellation requested${because(reason)}`],
   OrchestrationSuspended: ({ reason }) => ["paused", `Suspended${because(reason)}`],
   OrchestrationResumed: () => ["", "Resumed"],
   ContinuedAsNew: ({ version }) => ["good", `Continued as new${version ? `, version ${version}` : ""}`],

@@ -17,7 +17,7 @@ from holdfast.orchestration.core.history import EventRaised
 from holdfast.orchestration.core.instance import Blocked, Instance, Verdict
 from holdfast.orchestration.core.limits import TURN_BYTES
 from holdfast.orchestration.core.messages import ActivityOutcome, Cancel, Outcome, RaiseEvent, Resume, Start, Suspend
-from holdfast.orchestration.core.outcome import cancelled_without_code
+from holdfast.orchestration.core.outcome import cancelled_without_code, timed_out_without_code
 from holdfast.orchestration.core.replay import unanswered
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class LoadedInstance:
         if isinstance(message, Start):
             return Verdict.DUPLICATE
         if isinstance(message, Cancel) and self._instance is None:
-            await self._cancel_without_code(turn, message)
+            await self._end_without_code(turn, message)
         else:
             await check_arrival(turn, self.record, self._registry, message)
             self._keep(message)
@@ -317,10 +317,17 @@ class LoadedInstance:
         if isinstance(message, Suspend | Resume):
             self.record.blocking.suspend(isinstance(message, Suspend))
 
-    async def _cancel_without_code(self, turn: Turn, message: Cancel) -> None:
+    async def _end_without_code(self, turn: Turn, cancel: Cancel | None) -> None:
+        """Ends a BLOCKED instance: it was cancelled, or without ``cancel`` its time is over."""
         events = await turn.drive(self.record.history())
         now = max(self._now(), events[-1].timestamp)
-        self.record.end(*cancelled_without_code(self.record.instance_id, events, message.reason, now), now)
+        instance_id = self.record.instance_id
+        ended = (
+            timed_out_without_code(instance_id, events, now)
+            if cancel is None
+            else cancelled_without_code(instance_id, events, cancel.reason, now)
+        )
+        self.record.end(*ended, now)
 
     async def _was_raised(self, turn: Turn, event_id: str | None) -> bool:
         """Returns whether an event with this id was received before, so that raising it again is a repeat."""
@@ -357,7 +364,11 @@ class LoadedInstance:
         if not (is_due or self.record.blocking.delivering):
             return
         was_blocked = self.record.blocking.reason is not None
-        if await self.bring_back(turn, again=True) is None or was_blocked:
+        if await self.bring_back(turn, again=True) is None:
+            if self.record.deadline is not None and self.record.deadline <= now:
+                await self._end_without_code(turn, None)
+            return
+        if was_blocked:
             return
         if self.record.blocking.delivering:
             await self._deliver_kept(turn, await turn.drive(self.record.blocking.inbox.first()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
-_TIMES = ("timestamp", "fire_at", "start_at")
+_TIMES = ("timestamp", "fire_at", "start_at", "deadline")
 
 
 def taken(reply: Reply) -> Answer:

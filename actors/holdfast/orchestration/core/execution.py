@@ -27,6 +27,7 @@ from holdfast.orchestration.core.outcome import CleanUp, parent_notification, re
 from holdfast.orchestration.core.payloads import in_words as in_words_of_value
 from holdfast.orchestration.core.replay import ReplayCursor, nondeterminism
 from holdfast.orchestration.core.tagging import Tagging
+from holdfast.orchestration.core.time_limit import timed_out
 from holdfast.orchestration.core.waiting import earliest
 from holdfast.orchestration.loop.loop import ReplayLoop
 from holdfast.orchestration.loop.source_lines import line_of_caller, line_of_error, line_of_function, line_of_waiting
@@ -71,6 +72,9 @@ class Execution:
         self.wall = started.timestamp
         self.suspended = False
         self.cancelling = False
+        #: When the code was cancelled, if it was, and whether at the time limit of the instance.
+        self.cancelled_at: float | None = None
+        self.timed_out = False
         #: Whether the code has yet to begin, at ``start_at``.
         self.pending = started.start_at is not None
         self.ended: Event | None = None
@@ -278,17 +282,19 @@ class Execution:
         """Records an external event and runs the code until every task waits."""
         self._occur([self._record(kind, now, fields)])
 
-    def fire_timers(self, now: float) -> float:
+    def fire_timers(self, now: float, limit: float | None = None) -> float:
         """Fires the timers that are due by the host's clock, in order. Returns the timestamp of the history after that.
 
-        Timers are left for another turn once the commands of the code fill this one.
+        With ``limit`` only those that are due by then. Timers are left for another turn once the commands of the code
+        fill this one.
         """
         timers, until = self.commands.timers, self.commands.recorded_bytes + TURN_BYTES
+        due_by = self.wall if limit is None else min(self.wall, limit)
         while (
             self.commands.recorded_bytes < until
             and not self.suspended
             and self.ended is None
-            and (due := timers.pop_due(self.wall))
+            and (due := timers.pop_due(due_by))
         ):
             # Code that slept until a given time must see that time, also when timestamps are ahead of the clock.
             now = max(now, *map(timers.when, due))
@@ -298,6 +304,10 @@ class Execution:
     def fail(self, now: float, error: Exception, kind: Kind) -> None:
         """Ends the execution with ``error``."""
         self._end(history.OrchestrationFailed, {"error": Failure.of(error, kind)}, now)
+
+    def end(self, now: float, failure: Failure) -> None:
+        """Ends the execution at the time limit, while its code waits."""
+        self._end(history.OrchestrationFailed, {"error": failure, "forced": True}, now)
 
     def close(self) -> None:
         self.loop.discard()
@@ -364,6 +374,9 @@ class Execution:
         self._release(self.commands.take_given_up())
         if main is None or not all_ended:
             return
+        if self.timed_out:
+            self._end(history.OrchestrationFailed, {"error": timed_out(main)}, self.loop.time())
+            return
         kind, fields = terminal_event(main, self.definition, self._cancel_reason)
         self._end(kind, fields, self.loop.time())
 
@@ -374,10 +387,12 @@ class Execution:
             self._main = Variables().run(self.loop.create_task, self._run())
         elif isinstance(event, history.CancelRequested):
             self.cancelling = True
-            self._cancel_reason = event.reason
+            self.cancelled_at, self._cancel_reason = event.timestamp, event.reason
             if self.continuing:
                 # It only interrupts clean-up (of a task group, of remaining tasks), which still ends as planned.
                 self._unseen.append(event)
+            elif event.timed_out:
+                self.timed_out = True
             # After the main task has ended, the clean-up of the other tasks is cancelled.
             for task in filter(None, [self._main]) if self._clean_up is None else self._clean_up.tasks():
                 task.cancel(event.reason)

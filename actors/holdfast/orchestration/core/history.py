@@ -77,6 +77,8 @@ class OrchestrationStarted(Event):
     priority: int | None = None
     #: When the code begins; None for at once.
     start_at: float | None = None
+    #: When the instance has to have ended; None for no limit.
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,8 @@ class TagsSet(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
     reason: str | None = None
+    #: True when the time limit of the instance is over.
+    timed_out: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +225,8 @@ class OrchestrationCompleted(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrchestrationFailed(Event):
     error: Failure
+    #: True when the instance was ended while its code waited, so that no replay ends so.
+    forced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

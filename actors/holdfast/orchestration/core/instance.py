@@ -32,6 +32,7 @@ from holdfast.orchestration.core.messages import (
     Suspend,
 )
 from holdfast.orchestration.core.payloads import NULL, stored_size
+from holdfast.orchestration.core.time_limit import TIME_IS_OVER, ended_at_limit, next_limit
 from holdfast.orchestration.status import Status
 
 if TYPE_CHECKING:
@@ -186,13 +187,16 @@ class Instance:
     @property
     def next_moment(self) -> float | None:
         """The time at which the instance needs a delivery even if no message arrives."""
-        if self._execution is None or self.ending is not None:
+        execution = self._execution
+        if execution is None or self.ending is not None:
             return None
-        if self._execution.ended:
+        if execution.ended:
             return self._latest
         if not self.begun:
             return self._wall
-        return self._execution.next_moment
+        limit = next_limit(execution.started.deadline, execution.cancelled_at)
+        moments = (execution.next_moment, None if limit is None else limit.moment)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     @property
     def waiting_for(self) -> list[Waiting]:
@@ -264,7 +268,7 @@ class Instance:
                     self.begun = True
                     self._execution.begin(is_recorded=True)
                 elif fire_timers:
-                    self._latest = self._execution.fire_timers(now)
+                    self._pass_time(delivery)
                 self._collect(delivery, self._latest)
             for message in messages:
                 assert self.begun, "messages wait until all executions that can go on have done so"
@@ -325,6 +329,7 @@ class Instance:
             tags=message.tags or None,
             priority=message.priority or None,
             start_at=message.start_at if message.start_at is not None and message.start_at > now else None,
+            deadline=definition.deadline(max(now, message.start_at or now)),
         )
         self._new_execution(started).begin()
         return Verdict.RECORDED
@@ -397,6 +402,25 @@ class Instance:
             return Verdict.DUPLICATE
         return Verdict.RECORDED
 
+    def _pass_time(self, delivery: TurnResult) -> None:
+        """Fires the timers that are due. At its time limit the code is cancelled, or ended, in the order of time."""
+        execution = self._execution
+        assert execution is not None
+        limit = next_limit(execution.started.deadline, execution.cancelled_at)
+        if limit is None or limit.moment > self._wall:
+            self._latest = execution.fire_timers(self._latest)
+            return
+        self._latest = execution.fire_timers(self._latest, limit.moment)
+        self._collect(delivery, self._latest)
+        # Other timers of before wait for the next turn, if this one is full, and the code may have ended.
+        if self._execution is not execution or self.ending is not None or _is_due(execution.next_moment, limit.moment):
+            return
+        if limit.is_final:
+            execution.end(self._latest, ended_at_limit())
+        else:
+            execution.happen(self._latest, history.CancelRequested, reason=TIME_IS_OVER, timed_out=True)
+            self._latest = execution.fire_timers(self._latest)
+
     def _collect(self, delivery: TurnResult, now: float) -> None:
         """Moves the new events and effects of the execution into ``delivery``, and starts the next if it asked to."""
         idle = executions = inputs = 0
@@ -437,7 +461,7 @@ class Instance:
             else:
                 following.begin()
                 if cancel is not None and following.ended is None:
-                    following.happen(now, history.CancelRequested, reason=cancel.reason)
+                    following.happen(now, history.CancelRequested, reason=cancel.reason, timed_out=cancel.timed_out)
                     cancel = None
 
     def _follow(self, execution: Execution, ended: history.ContinuedAsNew, now: float) -> Execution:
@@ -479,6 +503,10 @@ class Instance:
         )
         self._execution.wall = self._wall
         return self._execution
+
+
+def _is_due(moment: float | None, by: float) -> bool:
+    return moment is not None and moment <= by
 
 
 _ENDINGS: dict[type[Event], Status] = {

@@ -10,6 +10,7 @@ from holdfast.orchestration.core.effects import CancelActivity, CancelSubOrchest
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.payloads import keepable
 from holdfast.orchestration.core.replay import unanswered
+from holdfast.orchestration.core.time_limit import TIME_IS_OVER, failed_at_limit
 
 if TYPE_CHECKING:
     import asyncio
@@ -82,16 +83,29 @@ def cancelled_without_code(
     instance_id: str, events: Sequence[Event], reason: str | None, now: float
 ) -> tuple[list[Event], list[Effect]]:
     """Returns the events and effects that cancel an instance whose code cannot run and therefore cannot clean up."""
-    started = events[0]
-    assert isinstance(started, history.OrchestrationStarted)
-    place: dict[str, Any] = {"execution_id": started.execution_id, "timestamp": now}
+    place: dict[str, Any] = {"execution_id": events[0].execution_id, "timestamp": now}
     last = events[-1].seq
     ended = history.OrchestrationCancelled(seq=last + 2, reason=reason, **place)
-    effects = [
+    cancelled = history.CancelRequested(seq=last + 1, reason=reason, **place)
+    return [cancelled, ended], _ended(instance_id, events, ended, reason)
+
+
+def timed_out_without_code(instance_id: str, events: Sequence[Event], now: float) -> tuple[list[Event], list[Effect]]:
+    """Returns the events and effects that end an instance at its time limit whose code cannot run."""
+    place: dict[str, Any] = {"execution_id": events[0].execution_id, "timestamp": now}
+    failure = failed_at_limit(TIME_IS_OVER)
+    ended = history.OrchestrationFailed(seq=events[-1].seq + 1, error=failure, forced=True, **place)
+    return [ended], _ended(instance_id, events, ended, TIME_IS_OVER)
+
+
+def _ended(instance_id: str, events: Sequence[Event], ended: Event, reason: str | None) -> list[Effect]:
+    """Returns the effects of the end of an instance whose open calls are in its history."""
+    started = events[0]
+    assert isinstance(started, history.OrchestrationStarted)
+    return [
         *released(unanswered(events), instance_id, started.seed, reason),
         *parent_notification(started.parent, ended),
     ]
-    return [history.CancelRequested(seq=last + 1, reason=reason, **place), ended], effects
 
 
 def released(scheduled: Sequence[Event], instance_id: str, seed: str, reason: str | None) -> list[Effect]:

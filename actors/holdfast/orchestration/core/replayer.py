@@ -22,11 +22,13 @@ def verify_history(registry: Registry, instance_id: str, events: Sequence[Event]
     """Replays one execution completely. Raises NonDeterminism or UnknownOrchestration when the code does not fit."""
     if not events or not isinstance(events[0], history.OrchestrationStarted):
         raise NonDeterminism("A history begins with OrchestrationStarted.")
-    ending = events[-1]
-    if isinstance(ending, history.OrchestrationFailed) and ending.error.kind in _NOT_OF_THE_CODE:
+    started, ending = events[0], events[-1]
+    if isinstance(ending, history.OrchestrationFailed) and ending.forced:
+        events = events[:-1]
+    elif isinstance(ending, history.OrchestrationFailed) and ending.error.kind in _NOT_OF_THE_CODE:
         raise NonDeterminism(f"This history ended with an error that cannot be replayed: {ending.error}")
-    definition = registry.orchestration(events[0].name, events[0].version)
-    execution = Execution(registry, definition, instance_id, events[0])
+    definition = registry.orchestration(started.name, started.version)
+    execution = Execution(registry, definition, instance_id, started)
     try:
         execution.replay(events)
     finally:

@@ -66,6 +66,8 @@ class InstanceRecord:
         self.updated_at = 0.0
         self.ended_at: float | None = None
         self.parent: Parent | None = None
+        #: When it has to have ended, and fails with kind ``timeout``; None for no limit.
+        self.deadline: float | None = None
         self.tags: Tags = {}
         #: The priority of its activities, unless a call has its own.
         self.priority = 0
@@ -170,18 +172,20 @@ class InstanceRecord:
     def block(self, reason: dict[str, Any], now: float) -> bool:
         """Marks the instance as BLOCKED and schedules a retry. Returns False if it was BLOCKED for this reason."""
         # The retry time alone is not saved: another process may have other code and retries at once.
-        self.next_moment = self.blocking.next_retry(now)
+        retry = self.blocking.next_retry(now)
+        self.next_moment = retry if self.deadline is None else min(retry, self.deadline)
         if not self.blocking.block(reason, now, suspended=self.status is Status.SUSPENDED):
             return False
         self.status = Status.BLOCKED
         return True
 
     def end(self, events: Sequence[Event], effects: Sequence[Effect], now: float) -> None:
-        """Adds the events and effects that cancel the instance without its code."""
+        """Adds the events and effects that end the instance without its code."""
         for event in events:
             self._append(event)
         self.outbox.put(effects, now)
-        self.status, self.next_moment, self.begun = Status.CANCELLED, None, True
+        failed = isinstance(events[-1], events_of.OrchestrationFailed)
+        self.status, self.next_moment, self.begun = Status.FAILED if failed else Status.CANCELLED, None, True
         self._dirty = True
 
     def notify_parent(self, ending: dict[str, Any], now: float) -> None:
@@ -370,7 +374,7 @@ class InstanceRecord:
             self.created_at = event.timestamp
         self._mail.begin(event.execution_id, event.mail)
         self.name, self.version, self.parent = event.name, event.version, event.parent
-        self.tags, self.priority = event.tags or {}, event.priority or 0
+        self.tags, self.priority, self.deadline = event.tags or {}, event.priority or 0, event.deadline
         self.execution_id, self.seed = event.execution_id, event.seed
         self.events = self._segments = 0
         self._keep(INPUT, event.input)
@@ -462,6 +466,7 @@ class InstanceRecord:
             "min_rank": self._rank_from,
             **({"waiting_for": self.waiting_for} if self.waiting_for else {}),
             **self.blocking.dump(),
+            **({} if self.deadline is None else {"deadline": self.deadline}),
             **({"tags": self.tags} if self.tags else {}),
             **({"priority": self.priority} if self.priority else {}),
         }
@@ -492,6 +497,7 @@ class InstanceRecord:
         record.outbox = yield from Outbox.restore(head)
         record.blocking = Blocking.restore(head)
         record.tags, record.priority = head.get("tags", {}), head.get("priority", 0)
+        record.deadline = head.get("deadline")
         record.waiting_for = head.get("waiting_for", [])
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
