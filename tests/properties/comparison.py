@@ -7,8 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from holdfast.names import split_partition
-from holdfast.pushpop.core import in_flight as holdings
-from holdfast.pushpop.core import item_store as store
+from holdfast.pushpop.core import in_flight, item_store
 from holdfast.pushpop.core.transfers import LONGEST_PAUSE, RESEND_SECONDS
 from holdfast.runtime.serialization import load
 from tests.properties import stored
@@ -16,8 +15,8 @@ from tests.properties.model import ModelQueue
 from tests.properties.model_stock import CaughtUp
 from tests.properties.operations import Known, Operation, Operations
 from tests.properties.sizes import small
-from tests.support.queue_driver import MORNING, DrivenQueue
-from tests.support.seeds import OPERATIONS_PER_SEED, told
+from tests.support.queue_driver import MORNING, QueueDriver
+from tests.support.seeds import OPERATIONS_PER_SEED, noting_seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +40,7 @@ MOST_TURNS = 2000
 def compare(seed: int) -> None:
     """Asks the same of both, and raises where they differ."""
     generator = random.Random(seed)
-    with told(seed, "test_model.py"), small(generator):
+    with noting_seed(seed, "test_model.py"), small(generator):
         comparison = _Comparison(generator)
         while comparison.operations < OPERATIONS_PER_SEED:
             comparison.step()
@@ -145,9 +144,9 @@ class _Pair:
     """One queue, and its model."""
 
     def __init__(self, name: str) -> None:
-        self.real = DrivenQueue(name)
+        self.real = QueueDriver(name)
         self.model = ModelQueue(
-            *split_partition(name), remembered=holdings.EXPIRED_REMEMBERED, passed=store.EXPIRED_AT_ONCE
+            *split_partition(name), remembered=in_flight.EXPIRED_REMEMBERED, passed=item_store.EXPIRED_AT_ONCE
         )
         #: Until when nothing is sent to a queue that took nothing, and how long that was meant to be.
         self._refused: dict[str, tuple[float, float]] = {}

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import AlreadyInProgress, HoldfastError, LeaseLost
-from holdfast.idempotency import record as machine
+from holdfast.idempotency import record as record_core
 from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.idempotency.interface import record_id
 from holdfast.idempotency.record import DEFAULT_RETENTION, Record, Status
 from holdfast.kinds import IDEMPOTENCY_TYPE
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import Faults, SimulatedHost, VirtualTimeLoop
-from tests.support.seeds import OPERATIONS_PER_SEED, told
+from tests.support.seeds import OPERATIONS_PER_SEED, noting_seed
 
 MORNING = 1_800_000_000.0
 #: With a fence each; the last one has it several times, one delivery after the other.
@@ -98,7 +98,7 @@ class Real:
     def begin(self, now: float, owner: Owner, lease: float, life: str | None) -> Answer:
         name, fence = owner
         try:
-            record = self._keep(machine.begin(self.record, now, name, lease, life, fence))
+            record = self._keep(record_core.begin(self.record, now, name, lease, life, fence))
         except AlreadyInProgress as error:
             return (AlreadyInProgress, error.details["lease_expires_at"])
         except LeaseLost:
@@ -110,14 +110,14 @@ class Real:
     def renew(self, now: float, owner: Owner, lease: float) -> Answer:
         name, fence = owner
         try:
-            return ("renewed", self._keep(machine.renew(self.record, now, name, lease, fence)).lease_expires_at)
+            return ("renewed", self._keep(record_core.renew(self.record, now, name, lease, fence)).lease_expires_at)
         except LeaseLost:
             return LeaseLost
 
     def commit(self, now: float, owner: Owner, result: str, retention: float) -> Answer:
         name, fence = owner
         try:
-            self._keep(machine.commit(self.record, now, name, result, retention, fence))
+            self._keep(record_core.commit(self.record, now, name, result, retention, fence))
         except LeaseLost:
             return LeaseLost
         return "committed"
@@ -125,7 +125,7 @@ class Real:
     def fail(self, now: float, owner: Owner) -> Answer:
         name, fence = owner
         try:
-            self._keep(machine.fail(self.record, now, name, "no", fence))
+            self._keep(record_core.fail(self.record, now, name, "no", fence))
         except LeaseLost:
             return LeaseLost
         return "failed"
@@ -137,7 +137,7 @@ class Real:
 
 def compare(seed: int) -> None:
     """Asks the same of both, on a clock that is set forward and back, and raises where they differ."""
-    with told(seed, "test_effects.py"):
+    with noting_seed(seed, "test_effects.py"):
         generator = random.Random(seed)
         model, real, now = Model(), Real(), MORNING
         for number in range(OPERATIONS_PER_SEED):
@@ -145,7 +145,7 @@ def compare(seed: int) -> None:
             what, *given = _operation(generator, number)
             asked = (now, *given)
             assert getattr(real, what)(*asked) == getattr(model, what)(*asked), (what, asked)
-            known = machine.current(real.record, now)
+            known = record_core.current(real.record, now)
             assert (known is not None) == (model.last is not None and now < model.forgotten)
 
 
@@ -317,5 +317,5 @@ def simulate(seed: int) -> None:
     async def run() -> None:
         await _Simulation(seed).run()
 
-    with told(seed, "test_effects.py"):
+    with noting_seed(seed, "test_effects.py"):
         VirtualTimeLoop.run(run())

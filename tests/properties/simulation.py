@@ -18,7 +18,7 @@ from tests.properties.invariants import Inspection
 from tests.properties.operations import ENDS_A_LOCK, Known, Operation, Operations
 from tests.properties.server import QUEUES, Scenario, Server
 from tests.properties.sizes import small
-from tests.support.seeds import OPERATIONS_PER_SEED, told
+from tests.support.seeds import OPERATIONS_PER_SEED, noting_seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ OPERATIONS_BETWEEN_LULLS = 250
 def simulate(seed: int) -> str:
     """Runs what the seed stands for, and checks all that is known to hold. Answers with a digest of the run."""
     generator = random.Random(seed)
-    with told(seed, "test_simulation.py"), small(generator), _silence():
+    with noting_seed(seed, "test_simulation.py"), small(generator), _silence():
         return VirtualTimeLoop.run(_Simulation(seed, generator).run())
 
 

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from unittest.mock import patch
 
 from holdfast.orchestration.storage import outbox as outbox_entries
-from holdfast.orchestration.storage import record as record
+from holdfast.orchestration.storage import record
 from holdfast.pushpop import index
 from holdfast.pushpop.core import dedup_log as dedup
-from holdfast.pushpop.core import deferred_deletes as garbage
+from holdfast.pushpop.core import deferred_deletes, due_index, in_flight, item_store, lanes, segments
 from holdfast.pushpop.core import delayed as delayed_items
-from holdfast.pushpop.core import due_index as due_index
-from holdfast.pushpop.core import in_flight as holdings
-from holdfast.pushpop.core import item_store as store
-from holdfast.pushpop.core import lanes, segments
 
 if TYPE_CHECKING:
     import random
@@ -35,14 +31,14 @@ _QUEUES: Sizes = (
     (delayed_items, "RISE_AT_ONCE", (1, 2, 50)),
     (due_index, "CHUNK", (1, 2, 5)),
     (dedup, "CHUNK", (1, 2, 5)),
-    (garbage, "SWEEP_AT_ONCE", (1, 2, 5)),
-    (store, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
-    (store, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
-    (store, "EXPIRED_AT_ONCE", (1, 2, 5, 200)),
+    (deferred_deletes, "SWEEP_AT_ONCE", (1, 2, 5)),
+    (item_store, "CATCH_UP_AT_ONCE", (1, 2, 5, 200)),
+    (item_store, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
+    (item_store, "EXPIRED_AT_ONCE", (1, 2, 5, 200)),
     # Where a page ended one segment is read again, and from the next on there is something new.
-    (store, "BROWSE_AT_ONCE", (2, 3, 100)),
-    (holdings, "INLINE_BYTES", (0, 100, 1000)),
-    (holdings, "EXPIRED_REMEMBERED", (1, 3, 100)),
+    (item_store, "BROWSE_AT_ONCE", (2, 3, 100)),
+    (in_flight, "INLINE_BYTES", (0, 100, 1000)),
+    (in_flight, "EXPIRED_REMEMBERED", (1, 3, 100)),
     (index, "PAGE", (1, 2)),
 )
 _INSTANCES: Sizes = (

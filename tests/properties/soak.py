@@ -20,7 +20,7 @@ from tests.properties.comparison import compare
 from tests.properties.instances.simulation import simulate_instances
 from tests.properties.orchestrations.comparison import compare as compare_program
 from tests.properties.simulation import simulate
-from tests.support.seeds import OPERATIONS_PER_SEED, fresh_seeds, told
+from tests.support.seeds import OPERATIONS_PER_SEED, fresh_seeds, noting_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def instances(seed: int) -> int:
 
 def programs(seed: int) -> int:
     for number in range(_PROGRAMS):
-        with told(_PROGRAMS * seed + number, "test_orchestrations.py"):
+        with noting_seed(_PROGRAMS * seed + number, "test_orchestrations.py"):
             compare_program(_PROGRAMS * seed + number)
     return _PROGRAMS
 

@@ -11,7 +11,7 @@ import pytest
 from tests.properties.orchestrations.comparison import compare, deploy
 from tests.properties.orchestrations.on_asyncio import CANCELLED, WAITS
 from tests.support.checkout import ROOT
-from tests.support.seeds import fresh_seeds, told
+from tests.support.seeds import fresh_seeds, noting_seed
 
 PROGRAMS = 4_000
 DEPLOYS = 1_000
@@ -24,7 +24,7 @@ def test_programs_do_the_same_in_all_ways(part: int) -> None:
     seeds = fresh_seeds(1000 * PROGRAMS // PARTS)
     outcomes: dict[str, int] = {}
     for seed in seeds:
-        with told(seed, "test_orchestrations.py"):
+        with noting_seed(seed, "test_orchestrations.py"):
             outcome = compare(seed)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
     if len(seeds) > 1:

@@ -13,8 +13,8 @@ from holdfast.runtime.serialization import load
 from tests.properties import stored
 from tests.properties.operations import Known, Operations
 from tests.properties.sizes import small
-from tests.support.queue_driver import DrivenQueue, drive
-from tests.support.seeds import fresh_seeds, told
+from tests.support.queue_driver import QueueDriver, drive
+from tests.support.seeds import fresh_seeds, noting_seed
 
 OPERATIONS = 6_000
 OPERATIONS_PER_LOOK = 5
@@ -23,12 +23,12 @@ OPERATIONS_PER_LOOK = 5
 def test_a_reader_finds_what_the_queue_would_have() -> None:
     for seed in fresh_seeds(OPERATIONS):
         generator = random.Random(seed)
-        with told(seed, "test_stored_queues.py"), small(generator):
+        with noting_seed(seed, "test_stored_queues.py"), small(generator):
             _compare(generator)
 
 
 def _compare(generator: random.Random) -> None:
-    queue = DrivenQueue(generator.choice(("orders", "orders@1", "@acme@orders")))
+    queue = QueueDriver(generator.choice(("orders", "orders@1", "@acme@orders")))
     make = Operations(generator, driven=True)
     for number in range(1000):
         operation = make.next(_known(queue, generator))
@@ -40,7 +40,7 @@ def _compare(generator: random.Random) -> None:
             _look(queue)
 
 
-def _look(queue: DrivenQueue) -> None:
+def _look(queue: QueueDriver) -> None:
     twin = queue.twin()
     twin.settle()
     if "metadata" not in queue.store:
@@ -58,7 +58,7 @@ def _look(queue: DrivenQueue) -> None:
         assert totals.oldest == drive(twin.queue.store.oldest(), lambda keys: [twin.value(key) for key in keys])
 
 
-def _expected(queue: DrivenQueue, contents: stored.Contents) -> tuple[Counter[tuple[str, str, int]], bool]:
+def _expected(queue: QueueDriver, contents: stored.Contents) -> tuple[Counter[tuple[str, str, int]], bool]:
     """What has expired nobody can take, though a queue may notice later; and whether there was such."""
     expected: Counter[tuple[str, str, int]] = Counter()
     unnoticed = False
@@ -75,7 +75,7 @@ def _expected(queue: DrivenQueue, contents: stored.Contents) -> tuple[Counter[tu
     return expected, unnoticed
 
 
-def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
+def _read(queue: QueueDriver) -> tuple[list[StoredItem], Totals]:
     """Each value by itself, as they come."""
 
     def driven(steps: Any) -> Any:
@@ -108,7 +108,7 @@ def _read(queue: DrivenQueue) -> tuple[list[StoredItem], Totals]:
     return found, driven(reader.totals())
 
 
-def _known(queue: DrivenQueue, generator: random.Random) -> Known:
+def _known(queue: QueueDriver, generator: random.Random) -> Known:
     contents = stored.read(queue.value, queue.partition)
     held = {lock_id: [entry.id(queue.partition) for entry in lock.entries] for lock_id, lock in contents.locks.items()}
     ids = [item_id for item_id, _, _ in contents.states()]

@@ -24,7 +24,7 @@ class Connection(Protocol):
 
 
 @dataclass
-class Chronicled:
+class StoredInstance:
     app_id: str
     instance_id: str
     events: int = 0

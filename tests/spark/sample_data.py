@@ -18,7 +18,7 @@ KEY = "a/b ü|c"
 
 
 @dataclass
-class Furnished:
+class ExpectedRows:
     """Rows as the tables should have them, by what names them."""
 
     queues: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Furnished:
     idempotency: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
 
-async def furnish(server: Server) -> None:
+async def store_samples(server: Server) -> None:
     """Items of every kind and in every state, instances of every status, records of every outcome."""
     mixed, spread, bad = (server.queue(name) for name in ("mixed", "spread", "bad"))
     (await mixed.configure(max_locks=5)).ok()
@@ -103,38 +103,38 @@ async def _run(server: Server) -> None:
     await waiting.waits_for("EventSubscribed")
 
 
-async def told(server: Server) -> Furnished:
+async def expected_rows(server: Server) -> ExpectedRows:
     """What REST says now."""
-    furnished = Furnished()
+    expected = ExpectedRows()
     for name in ("mixed", "spread", "bad", "bad-deadletter"):
-        await _tell_queue(server.queue(name), furnished)
+        await _add_queue(server.queue(name), expected)
     for letter in await server.queue("bad").dead_letters():
         row = {key: value for key, value in letter.items() if key != "tenant_id"}
-        furnished.dead_letters[f"{server.name}-bad-deadletter", letter["id"]] = row
+        expected.dead_letters[f"{server.name}-bad-deadletter", letter["id"]] = row
     for name in ("done", "broken", "waiting", "cancelled", "counted", "parent", "parent-child", "tagged"):
         run = Run(server, name)
         status = await run.status()
         status.pop("reason", None)
-        furnished.instances[run.id] = {"parent": None} | status
+        expected.instances[run.id] = {"parent": None} | status
         for execution in range(1, status["execution_id"] + 1):
             for event in await run.history(execution_id=execution):
-                furnished.history[run.id, execution, event["seq"]] = event
+                expected.history[run.id, execution, event["seq"]] = event
     for key in (KEY, "tried", "running"):
         record = (await server.request("GET", f"/idempotency/{server.name}/{quote(key, safe='')}")).ok()
-        furnished.idempotency[server.name, key] = record
-    return furnished
+        expected.idempotency[server.name, key] = record
+    return expected
 
 
-async def _tell_queue(queue: Queue, furnished: Furnished) -> None:
+async def _add_queue(queue: Queue, expected: ExpectedRows) -> None:
     stats = await queue.stats()
-    furnished.queues[queue.name, 0] = stats
+    expected.queues[queue.name, 0] = stats
     peeked = await queue.peek(count=100)
     for state, shown in (("waiting", [peeked]), ("locked", await queue.in_flight())):
         for page in shown:
             for item, message in zip(page["items"], page["messages"], strict=True):
-                furnished.items[queue.name, message["id"]] = message | {"item": item, "state": state}
+                expected.items[queue.name, message["id"]] = message | {"item": item, "state": state}
     for lock in await queue.in_flight():
-        furnished.locks[queue.name, lock["lock_id_prefix"]] = lock
+        expected.locks[queue.name, lock["lock_id_prefix"]] = lock
 
 
 async def _post(server: Server, key: str, what: str, body: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import holdfast.spark
 from holdfast.spark.decode.run_length import FIRST
 from tests.spark.state_writer import read, write
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ WAITING = 250
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Items that were only pushed, some taken since; others with all there is to know; and one that is wrong."""
-    plain, rich, wrong = DrivenQueue("plain"), DrivenQueue("rich", max_locks=3), DrivenQueue("wrong")
+    plain, rich, wrong = QueueDriver("plain"), QueueDriver("rich", max_locks=3), QueueDriver("wrong")
     plain.push(*({"n": number, "text": 'Grüße \\ "'} for number in range(WAITING)), priority=7)
     plain.pop(count=30)
     entries = [

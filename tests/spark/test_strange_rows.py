@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.runtime.embedded.sqlite import SqliteStorage
 from holdfast.spark import SCHEMAS, snapshot
-from tests.support.queue_driver import MORNING, DrivenQueue
+from tests.support.queue_driver import MORNING, QueueDriver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def database(tmp_path: Path, segments_apart: None) -> Path:
     asyncio.run(make())
     queues = {}
     for name in ("good", "torn", "later", "missing", "@acme@orders", "@acme@orders@2", "@@bad"):
-        queue = DrivenQueue("x@2" if name.endswith("@2") else "x")
+        queue = QueueDriver("x@2" if name.endswith("@2") else "x")
         queue.push(*({"of": name, "n": number} for number in range(150)))
         queue.lock(count=5)
         queues[name] = {key: value.decode() for key, value in queue.store.items()}
@@ -125,7 +125,7 @@ def test_options_narrow_what_is_read(spark: SparkSession, database: Path) -> Non
 @pytest.mark.parametrize("stack", ["daprd-postgresql-v1"], indirect=True)
 def test_bytes_in_jsonb_are_read_too(spark: SparkSession, stack: Any) -> None:
     """As the first version of the component keeps what is written over gRPC."""
-    queue = DrivenQueue("orders")
+    queue = QueueDriver("orders")
     queue.push(*range(150))
     insert = "INSERT INTO state (key, value, isbinary) VALUES (%s, %s::jsonb, true)"
     with psycopg.connect(stack.url) as connection:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.spark.instance_writer import Chronicled
+from tests.spark.instance_writer import StoredInstance
 from tests.support.rest import Server
 from tests.support.runs import Run
 from tests.support.stacks.served import APP_ID
@@ -63,11 +63,11 @@ class Following:
 @pytest.mark.parametrize("stack", ["daprd-postgresql"], indirect=True)
 def test_late_commits_and_restarts_lose_and_repeat_nothing(spark: SparkSession, stack: Any, tmp_path: Path) -> None:
     following = Following(spark, stack.url, "streamed", tmp_path)
-    instances = [Chronicled("streamed", f"i-{number}") for number in range(INSTANCES)]
-    late = Chronicled("streamed", "late")
+    instances = [StoredInstance("streamed", f"i-{number}") for number in range(INSTANCES)]
+    late = StoredInstance("streamed", "late")
     passed = [threading.Event() for _ in range(2)]
 
-    def write(own: list[Chronicled]) -> None:
+    def write(own: list[StoredInstance]) -> None:
         with psycopg.connect(stack.url) as connection:
             for turn in range(TURNS):
                 if turn in (3, 6):

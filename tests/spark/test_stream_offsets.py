@@ -18,7 +18,7 @@ from holdfast.spark.source.options import Options
 from holdfast.spark.source.schemas import SCHEMAS
 from holdfast.spark.source.stream import SETTLE_SECONDS, HistoryStream
 from holdfast.spark.stores.base import Range, Row
-from tests.spark.instance_writer import Chronicled
+from tests.spark.instance_writer import StoredInstance
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -110,7 +110,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 
 def test_each_event_comes_once_over_many_parts(store: Memory) -> None:
-    follower, instance = Follower(), Chronicled("shop", "a")
+    follower, instance = Follower(), StoredInstance("shop", "a")
     expected = 0
     for number in (1, SEGMENT_EVENTS - 1, 1, 3 * SEGMENT_EVENTS + 5, 2):
         instance.turn(store, number)
@@ -122,7 +122,7 @@ def test_each_event_comes_once_over_many_parts(store: Memory) -> None:
 
 def test_each_event_comes_once_over_many_executions(store: Memory) -> None:
     """Whether it was read before one ended, or not at all."""
-    follower, instance = Follower(), Chronicled("shop", "a")
+    follower, instance = Follower(), StoredInstance("shop", "a")
     instance.turn(store, SEGMENT_EVENTS + 3)
     assert len(follower.go_on()) == SEGMENT_EVENTS + 3
     instance.turn(store, 2)
@@ -145,12 +145,12 @@ def test_each_event_comes_once_over_many_executions(store: Memory) -> None:
 
 def test_an_id_that_is_used_again_is_another_instance(store: Memory) -> None:
     follower = Follower()
-    Chronicled("shop", "a", created_at=900.0).turn(store, 3)
+    StoredInstance("shop", "a", created_at=900.0).turn(store, 3)
     assert len(follower.go_on()) == 3
     store.delete("a")
     assert follower.go_on() == []
     store.as_of += 1
-    second = Chronicled("shop", "a", created_at=1_001.0)
+    second = StoredInstance("shop", "a", created_at=1_001.0)
     second.turn(store, 2)
     assert follower.go_on() == [("a", 1, 1), ("a", 1, 2)]
     second.turn(store, 1)
@@ -159,7 +159,7 @@ def test_an_id_that_is_used_again_is_another_instance(store: Memory) -> None:
 
 def test_one_that_is_deleted_between_two_looks_is_not_seen(store: Memory) -> None:
     follower = Follower()
-    Chronicled("shop", "a").turn(store, 3)
+    StoredInstance("shop", "a").turn(store, 3)
     end = follower._stream.latestOffset(follower.offset)
     store.delete("a")
     [part] = follower._stream.partitions(follower.offset, end)
@@ -167,7 +167,7 @@ def test_one_that_is_deleted_between_two_looks_is_not_seen(store: Memory) -> Non
 
 
 def test_marks_are_forgotten_when_nothing_can_be_late_any_more(store: Memory) -> None:
-    follower, old, young = Follower(), Chronicled("shop", "old"), Chronicled("shop", "young")
+    follower, old, young = Follower(), StoredInstance("shop", "old"), StoredInstance("shop", "young")
     old.turn(store, 2)
     follower.go_on()
     store.as_of += SETTLE_SECONDS + 1
@@ -179,7 +179,7 @@ def test_marks_are_forgotten_when_nothing_can_be_late_any_more(store: Memory) ->
 
 
 def test_from_now_on(store: Memory) -> None:
-    instance = Chronicled("shop", "a")
+    instance = StoredInstance("shop", "a")
     instance.turn(store, 2)
     follower = Follower(starting="latest")
     assert follower.go_on() == []
@@ -192,17 +192,17 @@ def test_from_now_on(store: Memory) -> None:
 @pytest.mark.parametrize("ahead", [2.0, 60.0, SETTLE_SECONDS - 60])
 def test_from_now_on_whatever_the_clocks_of_hosts_say(store: Memory, ahead: float) -> None:
     """Of one that is behind, and of a turn that began before and is committed after, events seem to be earlier."""
-    known = Chronicled("shop", "known")
+    known = StoredInstance("shop", "known")
     known.turn(store, 2)
     store.as_of += ahead
     follower = Follower(starting="latest")
-    Chronicled("shop", "new").turn(store, 2)
+    StoredInstance("shop", "new").turn(store, 2)
     known.turn(store, 1)
     assert follower.go_on() == [("known", 1, 3), ("new", 1, 1), ("new", 1, 2)]
 
 
 def test_from_now_on_is_not_about_what_was_before(store: Memory) -> None:
-    old = Chronicled("shop", "old")
+    old = StoredInstance("shop", "old")
     old.turn(store, 2)
     store.as_of += SETTLE_SECONDS + 60
     follower = Follower(starting="latest")
@@ -212,7 +212,7 @@ def test_from_now_on_is_not_about_what_was_before(store: Memory) -> None:
 
 def test_an_offset_stays_where_nothing_happens(store: Memory) -> None:
     follower = Follower()
-    Chronicled("shop", "a").turn(store, 2)
+    StoredInstance("shop", "a").turn(store, 2)
     follower.go_on()
     before = follower.offset
     store.put("shop||PushPopActor||q||metadata", b"{}")
@@ -225,7 +225,7 @@ def test_where_positions_begin_anew_nothing_is_lost_or_repeated(
     store: Memory, renamed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after a dump and restore: the same rows, in another order, counted from the start."""
-    follower, settled, instance = Follower(), Chronicled("shop", "settled"), Chronicled("shop", "a")
+    follower, settled, instance = Follower(), StoredInstance("shop", "settled"), StoredInstance("shop", "a")
     settled.turn(store, 2)
     follower.go_on()
     store.as_of += SETTLE_SECONDS + 1
@@ -251,7 +251,7 @@ def test_where_positions_begin_anew_nothing_is_lost_or_repeated(
 def test_a_part_that_cannot_be_read_is_told_and_holds_up_nobody(
     store: Memory, torn: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    follower, bad, good = Follower(), Chronicled("shop", "bad"), Chronicled("shop", "good")
+    follower, bad, good = Follower(), StoredInstance("shop", "bad"), StoredInstance("shop", "good")
     bad.turn(store, SEGMENT_EVENTS + 1)
     good.turn(store, 1)
     key = "shop||OrchestrationActor||bad||history-0-1-0"
@@ -266,7 +266,7 @@ def test_a_part_that_cannot_be_read_is_told_and_holds_up_nobody(
 
 @pytest.mark.parametrize("torn", [b"{", b"[]", b'{"format": 99}'])
 def test_a_head_that_cannot_be_read_is_told(store: Memory, torn: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    follower, bad, good = Follower(), Chronicled("shop", "bad"), Chronicled("shop", "good")
+    follower, bad, good = Follower(), StoredInstance("shop", "bad"), StoredInstance("shop", "good")
     bad.turn(store, 1)
     good.turn(store, 1)
     store.put(f"shop||OrchestrationActor||bad||{HEAD}", torn)
@@ -287,7 +287,7 @@ async def _moved(folder: Path) -> None:
 
 
 def _follow_from_one_to_the_other(one: str, two: str) -> None:
-    instance = Chronicled("shop", "a")
+    instance = StoredInstance("shop", "a")
     with psycopg.connect(one, autocommit=True) as before, psycopg.connect(two, autocommit=True) as after:
         for connection in (before, after):
             connection.execute(_TABLE)

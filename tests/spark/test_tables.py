@@ -10,7 +10,7 @@ import pytest
 
 import holdfast.spark
 from holdfast.errors import InvalidRequest
-from tests.spark.sample_data import KEY, LONG_NUMBER, Furnished, furnish, told
+from tests.spark.sample_data import KEY, LONG_NUMBER, ExpectedRows, expected_rows, store_samples
 from tests.spark.stacks import STACKS
 from tests.support.rest import Server
 from tests.support.stacks.served import APP_ID
@@ -23,11 +23,11 @@ Row = dict[str, Any]
 
 @pytest.mark.parametrize("stack", STACKS, indirect=True)
 def test_every_table_has_what_rest_says(spark: SparkSession, stack: Any) -> None:
-    expected = Furnished()
+    expected = ExpectedRows()
 
     async def prepare(server: Server) -> None:
-        await furnish(server)
-        vars(expected).update(vars(await told(server)))
+        await store_samples(server)
+        vars(expected).update(vars(await expected_rows(server)))
 
     async def run() -> None:
         async with Server(stack, "spark") as server:
@@ -79,7 +79,7 @@ def rows(frame: DataFrame) -> list[Row]:
     return found
 
 
-def _check_queues(table: list[Row], items: list[Row], expected: Furnished) -> None:
+def _check_queues(table: list[Row], items: list[Row], expected: ExpectedRows) -> None:
     counted = Counter((row["queue"], row["partition"], row["state"]) for row in items)
     for row in table:
         for state in ("waiting", "delayed", "locked"):
@@ -95,7 +95,7 @@ def _check_queues(table: list[Row], items: list[Row], expected: Furnished) -> No
         assert bool(oldest) == (stats["oldest_age_seconds"] is not None)
 
 
-def _check_items(table: list[Row], expected: Furnished) -> None:
+def _check_items(table: list[Row], expected: ExpectedRows) -> None:
     found = {(row["queue"], row["id"]): row for row in table}
     assert len(found) == len(table)
     for name, shown in expected.items.items():
@@ -124,7 +124,7 @@ def _check_items(table: list[Row], expected: Furnished) -> None:
     assert (first["expires_at"] - first["enqueued_at"]).total_seconds() == 3600
 
 
-def _check_locks(table: list[Row], expected: Furnished) -> None:
+def _check_locks(table: list[Row], expected: ExpectedRows) -> None:
     found = {(row["queue"], row["lock_id_prefix"]): row for row in table}
     assert found.keys() == expected.locks.keys()
     for name, lock in expected.locks.items():
@@ -133,7 +133,7 @@ def _check_locks(table: list[Row], expected: Furnished) -> None:
         assert found[name]["created_at"] < found[name]["expires_at"]
 
 
-def _check_dead_letters(table: list[Row], expected: Furnished) -> None:
+def _check_dead_letters(table: list[Row], expected: ExpectedRows) -> None:
     found = {(row["queue"], row["id"]): row for row in table}
     assert found.keys() == expected.dead_letters.keys()
     for name, letter in expected.dead_letters.items():
@@ -144,7 +144,7 @@ def _check_dead_letters(table: list[Row], expected: Furnished) -> None:
             assert row[column] == letter[column]
 
 
-def _check_instances(table: list[Row], expected: Furnished) -> None:
+def _check_instances(table: list[Row], expected: ExpectedRows) -> None:
     found = {row["instance_id"]: row for row in table}
     assert found.keys() == expected.instances.keys()
     for name, status in expected.instances.items():
@@ -158,7 +158,7 @@ def _check_instances(table: list[Row], expected: Furnished) -> None:
     assert {row["status"] for row in table} == {"COMPLETED", "FAILED", "CANCELLED", "RUNNING"}
 
 
-def _check_history(table: list[Row], expected: Furnished) -> None:
+def _check_history(table: list[Row], expected: ExpectedRows) -> None:
     found = {(row["instance_id"], row["execution_id"], row["seq"]): row for row in table}
     assert len(found) == len(table)
     assert found.keys() == expected.history.keys()
@@ -170,7 +170,7 @@ def _check_history(table: list[Row], expected: Furnished) -> None:
         assert shown == event
 
 
-def _check_idempotency(table: list[Row], expected: Furnished) -> None:
+def _check_idempotency(table: list[Row], expected: ExpectedRows) -> None:
     found = {(row["tenant"], row["key"]): row for row in table}
     assert found.keys() == expected.idempotency.keys()
     for name, record in expected.idempotency.items():

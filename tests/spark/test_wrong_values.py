@@ -11,7 +11,7 @@ from holdfast.errors import StorageBroken
 from holdfast.orchestration.storage.record import FORMAT
 from holdfast.pushpop.core import lanes
 from tests.spark.state_writer import read, write
-from tests.support.queue_driver import MORNING, DrivenQueue
+from tests.support.queue_driver import MORNING, QueueDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ def test_a_segment_that_does_not_add_up_costs_itself(
 ) -> None:
     """No payload is shown with the time of another."""
     monkeypatch.setattr(lanes, "SEGMENT_ITEMS", 3)
-    queue = DrivenQueue("x")
+    queue = QueueDriver("x")
     queue.push(*range(9))
     if taken:
         queue.pop(count=taken)
@@ -173,7 +173,7 @@ def _dead(entry: dict[str, Any], strange: Any) -> dict[str, Any]:
 )
 def test_one_lock_or_group_hides_no_other(tmp_path: Path, torn: str | bytes) -> None:
     """Of 8 items, 2 are in each of three locks, 1 was given back, and 1 was never taken."""
-    queue = DrivenQueue("bad", max_locks=5)
+    queue = QueueDriver("bad", max_locks=5)
     queue.push(*range(8))
     for _ in range(3):
         queue.lock(count=2, ttl_seconds=300)
@@ -199,7 +199,7 @@ def test_one_lock_or_group_hides_no_other(tmp_path: Path, torn: str | bytes) -> 
 
 
 def test_a_queue_counts_what_is_lost_until_something_is_overdue(tmp_path: Path) -> None:
-    queue = DrivenQueue("x")
+    queue = QueueDriver("x")
     queue.push(*range(250))
     queue.lock(count=5)
     values: dict[str, Any] = {key: value.decode() for key, value in queue.store.items()}
@@ -289,14 +289,14 @@ def test_problems_keep_no_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _queue(items: int) -> dict[str, str | bytes]:
-    queue = DrivenQueue("x")
+    queue = QueueDriver("x")
     queue.push(*range(items))
     return {key: value.decode() for key, value in queue.store.items()}
 
 
 def _taken(items: int) -> dict[str, str | bytes]:
     """A queue whose first items are gone for good, and which may be empty."""
-    queue = DrivenQueue("x")
+    queue = QueueDriver("x")
     queue.push(*range(items))
     queue.pop(count=min(items, 100))
     return {key: value.decode() for key, value in queue.store.items()}
@@ -315,7 +315,7 @@ def _everything() -> dict[str, str]:
     """Two of each kind: ``good`` and ``bad``."""
     values: dict[str, str] = {}
     for name in ("good", "bad"):
-        queue = DrivenQueue(name, max_locks=5)
+        queue = QueueDriver(name, max_locks=5)
         queue.push(*range(4))
         queue.lock(count=1, ttl_seconds=300)
         queue.lock(count=1, ttl_seconds=300)

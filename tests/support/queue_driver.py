@@ -47,7 +47,7 @@ class Cost:
     bytes_written: int = 0
 
 
-class DrivenQueue:
+class QueueDriver:
     """Turns as the actor makes them, without the actor. Everything passes through JSON, as it would to a store."""
 
     def __init__(self, actor_id: str = "orders", **config: Any) -> None:
@@ -121,9 +121,9 @@ class DrivenQueue:
         while (deadline := self.queue.next_deadline(self.now)) is not None and deadline <= self.now:
             self.turn()
 
-    def twin(self) -> DrivenQueue:
+    def twin(self) -> QueueDriver:
         """Another one with the same store, and no memory: what is done to it is not done to this one."""
-        twin = DrivenQueue(partition_id(self.name, self.partition))
+        twin = QueueDriver(partition_id(self.name, self.partition))
         twin.store, twin.now = dict(self.store), self.now
         return twin
 

@@ -41,7 +41,7 @@ def reproducible(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def told(seed: int, test: str) -> Iterator[None]:
+def noting_seed(seed: int, test: str) -> Iterator[None]:
     """Says with which seed something failed, and how to see it again."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Acknowledged delivery over REST: every status, every edge case, every example of its description."""
+"""Acknowledged delivery over REST: every status and every edge case."""
 
 from __future__ import annotations
 

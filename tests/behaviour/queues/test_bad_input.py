@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.behaviour.refusals import EXTEND, REQUEUE, RefusalCheck
 from tests.behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
-from tests.behaviour.unchanged import EXTEND, REQUEUE, Watch
 
 if TYPE_CHECKING:
     from tests.support.rest import Server
@@ -188,16 +188,16 @@ async def test_fields_that_are_wrong(server: Server, call: str) -> None:
     queue = server.queue()
     verb = "PUT" if call == "config" else "POST"
     path = f"/queue/{queue.name}/{call}"
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for name, values in BODIES[call].items():
             for value in values:
                 body = VALID[call] | {name: value}
                 if name == "items":
                     del body["item"]
-                watch.refused(await server.request(verb, path, json.dumps(body).encode()), {name: value})
+                check.refused(await server.request(verb, path, json.dumps(body).encode()), {name: value})
                 if call == "push" and name != "items":
                     many = {"items": [{"item": "good"}, body, {"item": "good"}]}
-                    watch.refused(await queue.send("push", many), ("many", {name: value}))
+                    check.refused(await queue.send("push", many), ("many", {name: value}))
 
 
 @on_stacks(EMBEDDED)
@@ -226,33 +226,33 @@ async def test_a_push_that_is_wrong_leaves_nothing_in_a_queue_of_several_partiti
 @on_every_stack
 async def test_fields_that_are_missing(server: Server, call: str) -> None:
     queue = server.queue()
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for missing in VALID[call]:
             body = {name: value for name, value in VALID[call].items() if name != missing}
-            watch.refused(await queue.send(call, body), f"without {missing}")
-            watch.refused(await queue.send(call, body | {missing.upper(): 1}), f"{missing} in capitals")
+            check.refused(await queue.send(call, body), f"without {missing}")
+            check.refused(await queue.send(call, body | {missing.upper(): 1}), f"{missing} in capitals")
 
 
 @pytest.mark.parametrize("call", BODIES)
 @on_every_stack
 async def test_bodies_that_are_not_json_objects(server: Server, call: str) -> None:
     verb = "PUT" if call == "config" else "POST"
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for body in (*NOT_JSON, *NOT_AN_OBJECT):
             if call in OPTIONAL and not body.strip():
                 continue
             answer = await server.request(verb, f"/queue/{server.name}/{call}", body)
-            watch.refused(answer, body)
+            check.refused(answer, body)
 
 
 @pytest.mark.parametrize(("verb", "path"), QUERIES)
 @on_every_stack
 async def test_queries_that_are_wrong(server: Server, verb: str, path: str) -> None:
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for name, values in QUERIES[verb, path].items():
             for value in values:
                 query = f"{path.format(q=server.name)}?{name}={value}"
-                watch.refused(await server.request(verb, query), query)
+                check.refused(await server.request(verb, query), query)
 
 
 @on_every_stack

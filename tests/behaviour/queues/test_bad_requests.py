@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from tests.behaviour.refusals import EXTEND, REQUEUE, RefusalCheck
 from tests.behaviour.stacks import on_every_stack
-from tests.behaviour.unchanged import EXTEND, REQUEUE, Watch
 
 if TYPE_CHECKING:
     from tests.support.rest import Server
@@ -66,15 +66,15 @@ async def test_names_that_are_not_names_of_queues(server: Server) -> None:
         ("POST", REQUEUE, None),
         ("POST", EXTEND, None),
     ]
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for name in IDS:
             for verb, call, body in calls:
                 answer = await server.request(verb, f"/queue/{name}/{call}", body)
                 # Some of them are not one segment of a path.
                 status, code = (404, "NOT_FOUND") if answer.status == 404 else (400, "INVALID_REQUEST")
-                watch.refused(answer, (verb, name, call), status, code)
+                check.refused(answer, (verb, name, call), status, code)
             answer = await server.request("GET", f"/queue/{name}")
-            watch.refused(answer, name, *((404, "NOT_FOUND") if answer.status == 404 else (400, "INVALID_REQUEST")))
+            check.refused(answer, name, *((404, "NOT_FOUND") if answer.status == 404 else (400, "INVALID_REQUEST")))
 
 
 @on_every_stack
@@ -119,11 +119,11 @@ async def test_methods_that_a_path_does_not_take(server: Server) -> None:
         f"{queue}/config": {"GET", "PUT"},
         "/queues": {"GET"},
     }
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for path, methods in takes.items():
             for verb in {"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"} - methods:
                 answer = await server.request(verb, path, b'{"item": 1, "lock_id": "x"}')
-                watch.refused(answer, (verb, path), 405, "METHOD_NOT_ALLOWED")
+                check.refused(answer, (verb, path), 405, "METHOD_NOT_ALLOWED")
                 assert set(answer.headers["Allow"].split(", ")) == methods
             head = await server.request("HEAD", path)
             assert (head.status, head.text) == (405, b"")
@@ -145,11 +145,11 @@ async def test_paths_that_are_not_there(server: Server) -> None:
         "/queue/a/../b/pop",
     ]
     paths += [f"/{queue}/pop", "/queues/", "/queues/a", "/nothing", "//", "/v1/queue/a/pop", "/.env"]
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for path in paths:
             for verb in ("GET", "POST", "DELETE"):
                 answer = await server.request(verb, path, b'{"item": 1}' if verb == "POST" else None)
-                watch.refused(answer, (verb, path), 404, "NOT_FOUND")
+                check.refused(answer, (verb, path), 404, "NOT_FOUND")
 
 
 @on_every_stack
@@ -161,14 +161,14 @@ async def test_a_request_of_more_than_16_mebibytes(server: Server) -> None:
         yield b'"}'
 
     body = b'{"items": [' + b",".join([b'{"item": "%s"}' % (b"x" * (MEBIBYTE - 100))] * 17) + b"]}"
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for call in ("push", "acknowledge", "config", "complete"):
             verb, path = "PUT" if call == "config" else "POST", f"/queue/{server.name}/{call}"
-            watch.refused(await server.request(verb, path, body), f"{call} at once", 413, "TOO_LARGE")
+            check.refused(await server.request(verb, path, body), f"{call} at once", 413, "TOO_LARGE")
             answer = await server.request(verb, path, in_pieces(17 * MEBIBYTE))
-            watch.refused(answer, f"{call} in pieces", 413, "TOO_LARGE")
+            check.refused(answer, f"{call} in pieces", 413, "TOO_LARGE")
         answer = await server.request("POST", f"/queue/{server.name}/push", in_pieces(2 * MEBIBYTE))
-        watch.refused(answer, "an item in pieces", 413, "TOO_LARGE")
+        check.refused(answer, "an item in pieces", 413, "TOO_LARGE")
 
 
 def _raw(head: bytes, *headers: bytes, body: bytes = b"") -> bytes:
@@ -202,7 +202,7 @@ RAW = {
 @on_every_stack
 async def test_what_is_hardly_http(server: Server) -> None:
     """These may be answered or cut off, but the server is not hurt by them."""
-    async with Watch(server):
+    async with RefusalCheck(server):
         for name, sent in RAW.items():
             reader, writer = await asyncio.open_connection("127.0.0.1", server.stack.app_port)
             writer.write(sent.replace(b"%(q)s", server.name.encode()))

@@ -1,4 +1,4 @@
-"""Where descriptions of queues are silent or disagree, one answer was chosen: these are the answers."""
+"""Edge cases of queues that callers could expect to end one way or another, and how they do end."""
 
 from __future__ import annotations
 

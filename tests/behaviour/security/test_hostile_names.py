@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from tests.behaviour.refusals import RefusalCheck
 from tests.behaviour.stacks import on_every_stack
-from tests.behaviour.unchanged import Watch
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def test_no_name_reaches_what_it_should_not(server: Server) -> None:
     calls = await operations(server)
     assert len(calls) > 30
     await workers_are_there(server)
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for verb, path in calls:
             for attacked in re.findall(r"{(\w+)}", path):
                 for name in KEYS if attacked == "key" else NAMES:
@@ -71,11 +71,11 @@ async def test_no_name_reaches_what_it_should_not(server: Server) -> None:
                     answer = await server.request(verb, url, b'{"item": 1, "owner": "x"}')
                     # An empty name leaves a path that is another one, or none.
                     if name and answer.status == 400:
-                        watch.refused(answer, (verb, url))
+                        check.refused(answer, (verb, url))
                     elif name in ("", "..", "%2e%2e") or attacked in FOUND:
                         assert answer.status in (400, 404, 405), (verb, url, answer)
                     else:
-                        watch.refused(answer, (verb, url))
+                        check.refused(answer, (verb, url))
 
 
 @on_every_stack
@@ -94,10 +94,10 @@ async def test_whatever_a_key_is_its_record_lies_where_it_should(server: Server)
 async def test_no_name_in_a_body_reaches_what_it_should_not(server: Server) -> None:
     strange: list[Any] = ["a||b", "../x", "a/b", "a\0b", "a\nb", "\u043erders", "@acme@a", "a@1", "", "a" * 256, ".a"]
     await workers_are_there(server)
-    async with Watch(server) as watch:
+    async with RefusalCheck(server) as check:
         for name in strange:
             for verb, path, body in (
                 ("POST", "/orchestrations/echo/start", {"instance_id": name}),
                 ("PUT", f"/queue/{server.name}/config", {"dead_letter_queue": name}),
             ):
-                watch.refused(await server.request(verb, path, json.dumps(body).encode()), (path, name))
+                check.refused(await server.request(verb, path, json.dumps(body).encode()), (path, name))

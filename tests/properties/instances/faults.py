@@ -86,7 +86,7 @@ class Scenario:
         return bool(self.setting.faults.reply_lost or self.setting.faults.late_commit)
 
 
-class Troubles:
+class FaultInjector:
     """One trouble after the other. The server is up whenever none of them is under way."""
 
     def __init__(self, server: Server, scenario: Scenario, generator: random.Random, cases: Sequence[Case]) -> None:

@@ -152,7 +152,7 @@ class Server:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
-    # Troubles
+    # FaultInjector
 
     @property
     def faults(self) -> Faults:

@@ -21,11 +21,11 @@ from tests.properties.instances.cases import (
     Nap,
     Replaced,
 )
-from tests.properties.instances.faults import LATEST, Scenario, Troubles
+from tests.properties.instances.faults import LATEST, FaultInjector, Scenario
 from tests.properties.instances.programs import record
 from tests.properties.instances.server import QUEUES, Server
 from tests.properties.sizes import small_instances
-from tests.support.seeds import reproducible, told
+from tests.support.seeds import noting_seed, reproducible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def simulate_instances(seed: int, instances: int, focus: Focus | None = None) ->
     Answers how many operations that were: calls of users, activities that ran, and troubles.
     """
     generator = random.Random(seed)
-    with told(seed, "test_instances.py"), small_instances(generator), reproducible(seed):
+    with noting_seed(seed, "test_instances.py"), small_instances(generator), reproducible(seed):
         return VirtualTimeLoop.run(_Run(seed, generator, instances, focus).run())
 
 
@@ -106,7 +106,7 @@ class _Run:
         record.clear()
         self._server = Server(self._seed, self._random, self._scenario.setting)
         await self._server.start()
-        troubles = Troubles(self._server, self._scenario, self._random, self._cases)
+        troubles = FaultInjector(self._server, self._scenario, self._random, self._cases)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(troubles.happen())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.spark.pipeline.pipeline import take
 from holdfast.spark.pipeline.series import folder_of
 from holdfast.spark.session import spark_session
-from tests.spark.pipeline.sample_tables import AS_OF, Invented, ago, opened, started
+from tests.spark.pipeline.sample_tables import AS_OF, SampleTables, ago, opened, started
 from tests.support.browser import chromium
 from tests.support.checkout import ROOT
 
@@ -55,8 +55,8 @@ class Busy:
     def __init__(self) -> None:
         self._random = random.Random(11)
 
-    def shop(self) -> Invented:
-        shop = Invented()
+    def shop(self) -> SampleTables:
+        shop = SampleTables()
         for name, (count, age, returned) in _QUEUES.items():
             shop.queue(name, [self._item(age, returned, number) for number in range(count)])
             self._share_out(shop, name)
@@ -85,7 +85,7 @@ class Busy:
             "delivery_count": back + (state == "locked"),
         }
 
-    def _share_out(self, shop: Invented, queue: str) -> None:
+    def _share_out(self, shop: SampleTables, queue: str) -> None:
         """Several locks instead of one."""
         held = [row for row in shop.rows["locks"] if row["queue"] == queue]
         for lock in held:
@@ -98,7 +98,7 @@ class Busy:
                 shop.rows["locks"].append(lock | {"count": count, "lock_id_prefix": prefix, "expires_at": expires})
                 left -= count
 
-    def _letter(self, shop: Invented, reason: str, queue: str, error: str | None, number: int) -> None:
+    def _letter(self, shop: SampleTables, reason: str, queue: str, error: str | None, number: int) -> None:
         shop.add(
             "dead_letters",
             queue=f"{queue}-deadletter",
@@ -113,7 +113,7 @@ class Busy:
             dead_lettered_at=ago(self._random.lognormvariate(0, 1.5) * 2400),
         )
 
-    def _order(self, shop: Invented, number: int) -> None:
+    def _order(self, shop: SampleTables, number: int) -> None:
         begun = ago(self._random.uniform(5, 86400))
         told: list[dict[str, Any]] = []
         moment = begun
@@ -146,7 +146,7 @@ class Busy:
         tell(0.01, type="OrchestrationCompleted")
         shop.instance(f"order-{4000 + number}", "order", told, "COMPLETED", created_at=begun, ended_at=moment)
 
-    def _import(self, shop: Invented, number: int) -> None:
+    def _import(self, shop: SampleTables, number: int) -> None:
         begun = ago(self._random.uniform(100, 86400))
         fails = number % 12 == 0
         error = '{"type": "ConnectionError", "message": "catalogue.example.com does not answer"}'

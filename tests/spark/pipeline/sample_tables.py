@@ -28,12 +28,12 @@ def ago(seconds: float) -> datetime:
 
 
 @dataclass
-class Invented:
+class SampleTables:
     """Rows of each table; what a row does not name is null."""
 
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {name: [] for name in SCHEMAS})
 
-    def copy(self) -> Invented:
+    def copy(self) -> SampleTables:
         return copy.deepcopy(self)
 
     def add(self, table: str, **values: Any) -> dict[str, Any]:
@@ -87,18 +87,18 @@ class Opened:
 
 
 @contextmanager
-def opened(spark: SparkSession, invented: Invented, as_of: datetime = AS_OF) -> Iterator[Opened]:
+def opened(spark: SparkSession, sample: SampleTables, as_of: datetime = AS_OF) -> Iterator[Opened]:
     """As a snapshot of the state store is."""
-    yield Opened(as_of, invented.tables(spark))
+    yield Opened(as_of, sample.tables(spark))
 
 
 def started(of: str) -> dict[str, Any]:
     return {"type": "OrchestrationStarted", "name": of}
 
 
-def small_shop() -> Invented:
+def small_shop() -> SampleTables:
     """A bit of everything, and all of it adds up."""
-    shop = Invented()
+    shop = SampleTables()
     shop.queue(
         "orders",
         [

@@ -20,7 +20,7 @@ from holdfast.spark.pipeline.consistency import MOST_FINDINGS, audit, findings
 from holdfast.spark.session import suited_to
 from holdfast.spark.source.schemas import SCHEMAS
 from tests.spark.pipeline.conftest import copy_of, run, url_of
-from tests.spark.pipeline.sample_tables import Invented, small_shop, started
+from tests.spark.pipeline.sample_tables import SampleTables, small_shop, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from tests.spark.pipeline.conftest import Moments
 
 
-def audited(spark: SparkSession, invented: Invented) -> list[Check]:
+def audited(spark: SparkSession, sample: SampleTables) -> list[Check]:
     with ThreadPoolExecutor(2) as pool, suited_to(spark, 0):
-        return audit(invented.tables(spark), pool)
+        return audit(sample.tables(spark), pool)
 
 
 def test_what_adds_up(spark: SparkSession) -> None:
@@ -94,7 +94,7 @@ def test_each_fault_is_one_sentence(spark: SparkSession) -> None:
 
 
 def test_of_many_faults_the_first_are_told_and_all_counted(spark: SparkSession) -> None:
-    shop = Invented()
+    shop = SampleTables()
     for number in range(MOST_FINDINGS + 5):
         shop.add("queues", queue=f"q{number:03}", partition=0, waiting=1, delayed=0, locked=0)
     [queues, *others] = audited(spark, shop)

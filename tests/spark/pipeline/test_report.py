@@ -14,7 +14,7 @@ from holdfast.spark.report import render
 from holdfast.spark.report.html import element, text
 from holdfast.spark.session import suited_to
 from holdfast.spark.statistics import figures
-from tests.spark.pipeline.sample_tables import AS_OF, Invented, ago, started
+from tests.spark.pipeline.sample_tables import AS_OF, SampleTables, ago, started
 from tests.spark.pipeline.shop import HTML
 from tests.support.browser import chromium
 
@@ -88,7 +88,7 @@ async def test_it_refuses_what_it_never_does(kept: Kept) -> None:
 
 
 def test_however_much_there_is_the_page_stays_small(spark: SparkSession) -> None:
-    shop = Invented()
+    shop = SampleTables()
     for number in range(300):
         shop.queue(f"queue-{number}", [{"priority": priority} for priority in range(12)])
         shop.add("dead_letters", queue="d", id=f"{number}", item="x" * 5000, reason=f"reason {number} " + "y" * 900)

@@ -17,7 +17,7 @@ from holdfast.spark.pipeline.pipeline import take
 from holdfast.spark.pipeline.series import earlier_one, folder_of, series
 from holdfast.spark.session import suited_to
 from tests.spark.pipeline.conftest import copy_of, run
-from tests.spark.pipeline.sample_tables import AS_OF, Invented, ago, opened, small_shop, started
+from tests.spark.pipeline.sample_tables import AS_OF, SampleTables, ago, opened, small_shop, started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,12 +59,12 @@ def three(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Thre
         folder = folder_of(root, ago(9000 - number))
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text(text)
-    later = Invented()
+    later = SampleTables()
     later.instance("order-9", "order", [started("order")], tenant="new")
     usual: dict[str, Any] = {"against": "latest", "with_report": False}
     warnings: list[str] = []
     shop = take(spark, opened(spark, small_shop(), ago(7200)), URL, root, **usual, warn=warnings.append)
-    tenant = take(spark, opened(spark, Invented(), ago(3600)), URL, root, **usual, tenant="acme")
+    tenant = take(spark, opened(spark, SampleTables(), ago(3600)), URL, root, **usual, tenant="acme")
     last = take(spark, opened(spark, later), URL.replace(":s3cret", ":changed"), root, against="latest")
     assert last.report is not None
     return Three(root, shop.kept, tenant.kept, last.kept, warnings, last.report.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Gateways over one host with real queues, on a clock that jumps; what they call can be watched, and kept away."""
+"""Gateways over one host with real queues, on a clock that jumps; their calls are recorded, held or refused."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 QUEUE = "orders"
 
 
-class Between:
-    """What a gateway calls actors through."""
+class RecordingClient:
+    """A host client that records calls, and can hold, refuse or damage those to some actors."""
 
     def __init__(self, client: HostClient) -> None:
         self._client = client
@@ -60,8 +60,8 @@ class Gateway:
     """The parts of one process that know of partitions."""
 
     def __init__(self, host: SimulatedHost) -> None:
-        self.between = Between(host.client)
-        self.partitions = Partitions(cast("HostClient", self.between))
+        self.client = RecordingClient(host.client)
+        self.partitions = Partitions(cast("HostClient", self.client))
         self.pushes = Pushes(self.partitions)
         self.dead_letters = DeadLetters(self.partitions)
         self.configuration = Configuration(self.partitions)

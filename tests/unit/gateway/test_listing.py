@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.gateway.metrics import queue_stats as census_of
+from holdfast.gateway.metrics import queue_stats
 from holdfast.gateway.queues import listing
 from holdfast.gateway.queues.listing import QueueListing
 from holdfast.gateway.queues.partitions import FAN_OUT, Partitions
@@ -13,8 +13,8 @@ from holdfast.gateway.queues.stats_cache import ALONE_SECONDS, SHARED_SECONDS, S
 from holdfast.kinds import QUEUE_TYPE
 from holdfast.names import qualify
 from holdfast.runtime.serialization import dump, load
-from tests.unit.gateway.stage import Between, Stage, on_stage
-from tests.unit.gateway.test_queue_stats import Crowded, census, fill
+from tests.unit.gateway.stage import RecordingClient, Stage, on_stage
+from tests.unit.gateway.test_queue_stats import Crowded, fill, stats_of
 
 if TYPE_CHECKING:
     import pytest
@@ -28,12 +28,12 @@ PARTITIONS = 16
 class Lists:
     """``GET /queues`` of one process."""
 
-    def __init__(self, stage: Stage, *, alone: bool = True, between: Between | None = None) -> None:
-        self.between = between or Between(stage.host.client)
-        self._partitions = Partitions(cast("HostClient", self.between))
+    def __init__(self, stage: Stage, *, alone: bool = True, client: RecordingClient | None = None) -> None:
+        self.client = client or RecordingClient(stage.host.client)
+        self._partitions = Partitions(cast("HostClient", self.client))
         # Actors tell their own client of changes.
         remembered = StatsCache(stage.host.client, alone=alone)
-        self._listing = QueueListing(cast("HostClient", self.between), self._partitions, remembered)
+        self._listing = QueueListing(cast("HostClient", self.client), self._partitions, remembered)
 
     async def page(self, tenant: str = ATTACKER, limit: int = 100, cursor: str | None = None) -> dict[str, Any]:
         return await self._listing.page(tenant, limit, cursor)
@@ -51,8 +51,8 @@ class Lists:
 
     def asked(self) -> int:
         """How many calls to queues and their partitions there were since the last time."""
-        asked = sum("Stats" in methods for _, methods in self.between.calls)
-        self.between.calls.clear()
+        asked = sum("Stats" in methods for _, methods in self.client.calls)
+        self.client.calls.clear()
         return asked
 
 
@@ -116,9 +116,9 @@ async def test_a_queue_that_changes_while_it_is_asked_is_asked_again(stage: Stag
     [name] = await make(stage, 1)
     last = qualify(ATTACKER, f"{name}@{PARTITIONS - 1}")
     lists = Lists(stage)
-    held = lists.between.held[last] = asyncio.Event()
+    held = lists.client.held[last] = asyncio.Event()
     page = asyncio.create_task(lists.page())
-    while (last, ("Stats",)) not in lists.between.calls:
+    while (last, ("Stats",)) not in lists.client.calls:
         await asyncio.sleep(0.01)
     await asyncio.sleep(1)  # the others have answered
     await call(stage, name, "Push", {"item": 1})
@@ -167,7 +167,7 @@ async def test_where_others_change_queues_too_a_small_one_is_always_asked(stage:
 async def test_one_tenant_asks_only_so_many_partitions_at_once(stage: Stage) -> None:
     await make(stage, 8)
     crowded = Crowded(stage.host.client)
-    lists = Lists(stage, between=crowded)
+    lists = Lists(stage, client=crowded)
     # Twice, as the first time it is not known how many partitions there are.
     for _ in range(2):
         await asyncio.gather(*(lists.page() for _ in range(5)))
@@ -183,7 +183,7 @@ async def test_whoever_waits_for_partitions_keeps_no_other_tenant_waiting(stage:
     await asyncio.sleep(10)
     lists = Lists(stage)
     stuck = {qualify(ATTACKER, f"queue-00@{number}"): asyncio.Event() for number in range(1, PARTITIONS)}
-    lists.between.held |= stuck
+    lists.client.held |= stuck
     attacks = [asyncio.create_task(lists.page()) for _ in range(100)]
     await asyncio.sleep(1)
     assert await lists.names(HONEST) == [["orders"]]
@@ -194,17 +194,17 @@ async def test_whoever_waits_for_partitions_keeps_no_other_tenant_waiting(stage:
 
 
 def test_the_metrics_ask_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(census_of, "MOST_PARTITIONS", 2 * PARTITIONS)
+    monkeypatch.setattr(queue_stats, "MOST_PARTITIONS", 2 * PARTITIONS)
 
     @on_stage
     async def body(stage: Stage) -> None:
         for number in range(4):
             await call(stage, f"queue-{number}", "SetConfig", {"partitions": PARTITIONS}, tenant="default")
         await fill(stage, *(f"queue-{number}" for number in range(4)))
-        between = Between(stage.host.client)
-        counted = await census(between).take()
+        client = RecordingClient(stage.host.client)
+        counted = await stats_of(client).take()
         assert list(counted.queues) == ["queue-0", "queue-1"]
         assert (counted.total, counted.not_shown, counted.unreachable_queues) == (4, 2, 0)
-        assert sum("Stats" in methods for _, methods in between.calls) <= 2 * PARTITIONS + 4
+        assert sum("Stats" in methods for _, methods in client.calls) <= 2 * PARTITIONS + 4
 
     body()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.gateway.queues import partition_loads as loads
+from holdfast.gateway.queues import partition_loads
 from holdfast.gateway.queues.partition_loads import Loads
 
 
@@ -66,7 +66,7 @@ def test_one_that_held_nothing_a_moment_ago_comes_last_and_later_in_turn_again()
     spread = known.get("q")
     assert spread is not None
     assert {tuple(spread.to_pop()) for _ in range(4)} == {(1, 0)}
-    clock.now += 2 * loads.FRESH_SECONDS
+    clock.now += 2 * partition_loads.FRESH_SECONDS
     assert {tuple(spread.to_pop()) for _ in range(4)} == {(1, 0), (0, 1)}
 
 
@@ -80,7 +80,7 @@ def test_one_that_cannot_be_reached_is_pushed_to_last_until_it_is_heard_of() -> 
     spread.avoid(1)
     assert spread.unknown() == []
     assert spread.to_push()[0] == 0
-    clock.now += 2 * loads.AVOIDED_SECONDS
+    clock.now += 2 * partition_loads.AVOIDED_SECONDS
     assert spread.unknown() == [1]
     spread.avoid(1)
     known.observe("q@1", 3, 2)
@@ -103,7 +103,7 @@ def test_old_news_is_asked_for_again_less_often_the_more_there_are() -> None:
 def test_memory_is_bounded_and_keeps_those_in_use() -> None:
     known = Loads(Clock())
     known.observe("first", 0, 2)
-    for number in range(loads.MOST_QUEUES - 1):
+    for number in range(partition_loads.MOST_QUEUES - 1):
         known.observe(f"queue-{number}", 0, 2)
     assert known.get("first") is not None
     known.observe("one-more", 0, 2)
@@ -120,7 +120,7 @@ def test_one_that_owes_an_answer_for_long_is_asked_last() -> None:
     assert spread is not None
     with spread.asking(1):
         assert spread.to_push()[0] == 1
-        clock.now += 2 * loads.OVERDUE_SECONDS
+        clock.now += 2 * partition_loads.OVERDUE_SECONDS
         with spread.asking(1):
             assert spread.to_push()[0] == 0
             assert {spread.to_pop()[0] for _ in range(4)} == {0}

@@ -23,7 +23,7 @@ async def test_a_queue_of_one_partition_costs_one_call_for_each_thing(stage: Sta
     await gateway.partitions.complete(QUEUE, [item])
     await gateway.pop()
     asked = [(QUEUE, (method,)) for method in ("Push", "PopWithAck", "ExtendLock", "Complete", "Pop")]
-    assert gateway.between.calls == asked
+    assert gateway.client.calls == asked
 
 
 @on_stage
@@ -42,9 +42,9 @@ async def test_a_pop_that_finds_something_asks_one_partition_only(stage: Stage) 
     gateway = stage.gateway()
     await gateway.configure(partitions=4)
     [only] = (await gateway.push("x"))["ids"]
-    gateway.between.calls.clear()
+    gateway.client.calls.clear()
     assert [message["id"] for message in (await gateway.pop())["messages"]] == [only]
-    assert len(gateway.between.calls) == 1
+    assert len(gateway.client.calls) == 1
 
 
 @on_stage
@@ -53,7 +53,7 @@ async def test_a_damaged_partition_keeps_nobody_from_the_others(stage: Stage) ->
     await gateway.configure(partitions=2)
     for _ in range(4):
         await gateway.push("x")
-    gateway.between.damaged.add(partition_id(QUEUE, 1))
+    gateway.client.damaged.add(partition_id(QUEUE, 1))
     assert [(await gateway.pop())["messages"][0]["partition"] for _ in range(2)] == [0, 0]
     with pytest.raises(errors.StorageBroken):
         await gateway.pop()
@@ -116,12 +116,12 @@ async def test_a_pop_goes_on_where_a_partition_is_away(stage: Stage) -> None:
     await gateway.configure(partitions=3)
     for _ in range(3):
         await gateway.push("x")
-    gateway.between.away = {f"{QUEUE}@1"}
+    gateway.client.away = {f"{QUEUE}@1"}
     assert [(await gateway.pop())["count"] for _ in range(2)] == [1, 1]
     # There is something left, where nobody can look.
     with pytest.raises(errors.Unavailable):
         await gateway.pop()
-    gateway.between.away.clear()
+    gateway.client.away.clear()
     assert (await gateway.pop())["count"] == 1
 
 
@@ -160,8 +160,8 @@ async def test_a_partition_that_is_away_fails_a_completion_at_once_and_the_other
     for _ in range(3):
         await gateway.push("x")
     ids = [message["id"] for _ in range(3) for message in (await gateway.lock())["messages"]]
-    gateway.between.away = {f"{QUEUE}@1"}
-    slow = gateway.between.held[f"{QUEUE}@2"] = asyncio.Event()
+    gateway.client.away = {f"{QUEUE}@1"}
+    slow = gateway.client.held[f"{QUEUE}@2"] = asyncio.Event()
     started = asyncio.get_running_loop().time()
     with pytest.raises(errors.PartitionUnavailable) as failure:
         await gateway.partitions.complete(QUEUE, ids)
@@ -169,7 +169,7 @@ async def test_a_partition_that_is_away_fails_a_completion_at_once_and_the_other
     assert failure.value.details["retry_after"] >= 1
     slow.set()
     await gateway.partitions.close()
-    gateway.between.away.clear()
+    gateway.client.away.clear()
     assert await gateway.stored() == [0, 1, 0]
     assert await gateway.partitions.complete(QUEUE, ids) == {"success": True, "completed": 1, "ignored": 2}
 
@@ -181,7 +181,7 @@ async def test_nor_does_a_completion_wait_for_one_that_does_not_answer(stage: St
     for _ in range(2):
         await gateway.push("x")
     ids = [message["id"] for _ in range(2) for message in (await gateway.lock())["messages"]]
-    stuck = gateway.between.held[f"{QUEUE}@1"] = asyncio.Event()
+    stuck = gateway.client.held[f"{QUEUE}@1"] = asyncio.Event()
     started = asyncio.get_running_loop().time()
     with pytest.raises(errors.PartitionUnavailable):
         await gateway.partitions.complete(QUEUE, ids)
@@ -197,11 +197,11 @@ async def test_a_partition_that_is_away_fails_what_needs_all_of_them(stage: Stag
     await gateway.configure(partitions=2)
     for _ in range(4):
         await gateway.push("x")
-    gateway.between.away = {f"{QUEUE}@1"}
+    gateway.client.away = {f"{QUEUE}@1"}
     for method in ("Stats", "Purge"):
         with pytest.raises(errors.PartitionUnavailable):
             await gateway.partitions.call_all(QUEUE, method)
-    gateway.between.away.clear()
+    gateway.client.away.clear()
     assert await gateway.stored() == [0, 2]
 
 
@@ -224,7 +224,7 @@ async def test_a_lock_of_a_partition_that_is_not_there_is_refused_by_the_first(s
     for lock_id in ("3.abcdefghijklmnop", "99999.x", "x.y", 7, None):
         refused = await gateway.partitions.call_holder(QUEUE, lock_id, "Acknowledge", dump({"lock_id": lock_id}))
         assert refused["success"] is False
-    assert {actor for actor, _ in gateway.between.calls} == {QUEUE}
+    assert {actor for actor, _ in gateway.client.calls} == {QUEUE}
 
 
 @on_stage
@@ -240,9 +240,9 @@ async def test_a_configuration_is_known_to_all_partitions_when_it_is_answered(st
 @on_stage
 async def test_a_partition_that_is_away_is_told_later(stage: Stage) -> None:
     gateway = stage.gateway()
-    gateway.between.away = {f"{QUEUE}@2"}
+    gateway.client.away = {f"{QUEUE}@2"}
     assert (await gateway.configure(partitions=3, max_locks=7))["partitions"] == 3
-    gateway.between.away.clear()
+    gateway.client.away.clear()
     await asyncio.sleep(5)
     assert [one["max_locks"] for one in await gateway.partitions.call_all(QUEUE, "GetConfig")] == [7, 7, 7]
 
@@ -267,7 +267,7 @@ async def test_dead_letters_are_there_when_the_answer_is(stage: Stage) -> None:
 @on_stage
 async def test_a_dead_letter_queue_that_is_away_keeps_nobody_for_long(stage: Stage) -> None:
     gateway = stage.gateway()
-    gateway.between.held[f"{QUEUE}-deadletter"] = asyncio.Event()
+    gateway.client.held[f"{QUEUE}-deadletter"] = asyncio.Event()
     await gateway.push("x")
     lock_id = (await gateway.lock())["lock_id"]
     started = asyncio.get_running_loop().time()

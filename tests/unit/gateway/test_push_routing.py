@@ -17,11 +17,11 @@ async def test_pushes_spread_evenly_one_call_each(stage: Stage) -> None:
     gateway = stage.gateway()
     await gateway.configure(partitions=4)
     await gateway.push("x")
-    gateway.between.calls.clear()
+    gateway.client.calls.clear()
     for _ in range(39):
         await gateway.push("x")
     assert await gateway.stored() == [10, 10, 10, 10]
-    assert sum(asked == ("Push",) for _, asked in gateway.between.calls) == 39
+    assert sum(asked == ("Push",) for _, asked in gateway.client.calls) == 39
 
 
 @on_stage
@@ -99,11 +99,11 @@ async def test_a_request_that_is_not_valid_claims_nothing(stage: Stage) -> None:
     gateway = stage.gateway()
     await gateway.configure(partitions=2)
     await gateway.push("x")
-    gateway.between.calls.clear()
+    gateway.client.calls.clear()
     for wrong in ({"dedup_id": 7}, {"dedup_id": "k", "priority": -1}, {"dedup_id": ["k"]}, {"dedup_id": ""}):
         with pytest.raises(errors.InvalidRequest):
             await gateway.push_entries([{"item": 1}, {"item": 2, **wrong}])
-    assert not any("Claim" in asked for _, asked in gateway.between.calls)
+    assert not any("Claim" in asked for _, asked in gateway.client.calls)
     assert sum(await gateway.stored()) == 1
 
 
@@ -153,7 +153,7 @@ async def test_a_partition_that_is_away_is_avoided(stage: Stage) -> None:
     await gateway.configure(partitions=2)
     for _ in range(10):
         await gateway.push("x")
-    gateway.between.away = {f"{QUEUE}@1"}
+    gateway.client.away = {f"{QUEUE}@1"}
     failed = 0
     for _ in range(20):
         try:
@@ -162,7 +162,7 @@ async def test_a_partition_that_is_away_is_avoided(stage: Stage) -> None:
             # It may have been stored, so nobody else may be asked for the same.
             failed += 1
     assert failed == 1
-    gateway.between.away.clear()
+    gateway.client.away.clear()
     await asyncio.sleep(10)
     for _ in range(20):
         await gateway.push("x")
@@ -174,13 +174,13 @@ async def test_a_partition_that_is_away_is_avoided(stage: Stage) -> None:
 async def test_nobody_waits_long_for_one_that_does_not_say_how_much_it_holds(stage: Stage) -> None:
     gateway, other = stage.gateway(), stage.gateway()
     await gateway.configure(partitions=3, capacity=100)
-    other.between.held[f"{QUEUE}@1"] = asyncio.Event()
+    other.client.held[f"{QUEUE}@1"] = asyncio.Event()
     started = asyncio.get_running_loop().time()
     for _ in range(10):
         assert (await other.push("x"))["success"]
     assert asyncio.get_running_loop().time() - started < 2
     assert sum(await gateway.stored()) == 10
-    other.between.held[f"{QUEUE}@1"].set()
+    other.client.held[f"{QUEUE}@1"].set()
 
 
 def test_what_is_added_to_a_body_leaves_it_as_it_is() -> None:

@@ -9,14 +9,14 @@ from holdfast.gateway.metrics.queue_stats import AT_ONCE, FRESH_SECONDS, QueueSt
 from holdfast.kinds import QUEUE_TYPE
 from holdfast.pushpop.index import SHARDS, shard_of
 from holdfast.runtime.serialization import dump, load
-from tests.unit.gateway.stage import Between, Stage, on_stage
+from tests.unit.gateway.stage import RecordingClient, Stage, on_stage
 
 if TYPE_CHECKING:
     from holdfast.gateway.metrics.queue_stats import Counted
     from holdfast.runtime.contract import HostClient
 
 
-class Crowded(Between):
+class Crowded(RecordingClient):
     """Knows how many calls were under way at once."""
 
     now = most = 0
@@ -30,8 +30,8 @@ class Crowded(Between):
             self.now -= 1
 
 
-def census(between: Between, **options: Any) -> QueueStats:
-    return QueueStats(cast("HostClient", between), **options)
+def stats_of(client: RecordingClient, **options: Any) -> QueueStats:
+    return QueueStats(cast("HostClient", client), **options)
 
 
 async def call(stage: Stage, queue: str, method: str, data: Any = None) -> Any:
@@ -50,9 +50,9 @@ def value(counted: Counted, name: str, **labels: str) -> float | None:
     return next((sample.value for sample in samples if (sample.name, sample.labels) == (name, labels)), None)
 
 
-def asked(between: Between) -> list[str]:
+def asked(client: RecordingClient) -> list[str]:
     """Queues and their partitions, not the index."""
-    return [actor_id for actor_id, methods in between.calls if methods == ("Stats",)]
+    return [actor_id for actor_id, methods in client.calls if methods == ("Stats",)]
 
 
 @on_stage
@@ -61,7 +61,7 @@ async def test_it_adds_up_the_partitions_of_a_queue(stage: Stage) -> None:
     await fill(stage, "orders", "orders@1", "orders@2", items=2)
     await call(stage, "orders@2", "Push", {"item": 1, "delay_seconds": 600})
     await call(stage, "orders@1", "PopWithAck", {})
-    counted = await census(Between(stage.host.client)).take()
+    counted = await stats_of(RecordingClient(stage.host.client)).take()
     assert value(counted, "holdfast_queue_pushed_items_total", queue="orders") == 7
     assert value(counted, "holdfast_queue_popped_items_total", queue="orders") == 1
     depths = [
@@ -76,9 +76,9 @@ async def test_it_adds_up_the_partitions_of_a_queue(stage: Stage) -> None:
 @on_stage
 async def test_the_first_by_name_are_shown_and_the_others_counted(stage: Stage) -> None:
     await fill(stage, *(f"queue-{number:02}" for number in range(30)))
-    between = Between(stage.host.client)
-    counted = await census(between, most_queues=20).take()
-    assert sorted(asked(between)) == [f"queue-{number:02}" for number in range(20)]
+    client = RecordingClient(stage.host.client)
+    counted = await stats_of(client, most_queues=20).take()
+    assert sorted(asked(client)) == [f"queue-{number:02}" for number in range(20)]
     assert value(counted, "holdfast_queue_pushed_items_total", queue="queue-19") == 1
     assert value(counted, "holdfast_queue_pushed_items_total", queue="queue-20") is None
     assert (value(counted, "holdfast_queues"), value(counted, "holdfast_queues_not_shown")) == (30, 10)
@@ -87,33 +87,33 @@ async def test_the_first_by_name_are_shown_and_the_others_counted(stage: Stage) 
 @on_stage
 async def test_only_some_are_asked_at_once(stage: Stage) -> None:
     await fill(stage, *(f"queue-{number}" for number in range(3 * AT_ONCE)))
-    between = Crowded(stage.host.client)
-    await census(between).take()
-    assert len(asked(between)) == 3 * AT_ONCE
-    assert between.most == AT_ONCE
+    client = Crowded(stage.host.client)
+    await stats_of(client).take()
+    assert len(asked(client)) == 3 * AT_ONCE
+    assert client.most == AT_ONCE
 
 
 @on_stage
 async def test_all_who_ask_within_some_seconds_share_one_census(stage: Stage) -> None:
     await fill(stage, "orders")
-    between = Between(stage.host.client)
-    shared = census(between)
+    client = RecordingClient(stage.host.client)
+    shared = stats_of(client)
     await asyncio.gather(shared.take(), shared.take())
     await fill(stage, "orders")
     again = await shared.take()
     assert value(again, "holdfast_queue_pushed_items_total", queue="orders") == 2
     await asyncio.sleep(FRESH_SECONDS - 1)
     await shared.take()
-    assert asked(between) == ["orders", "orders"]
+    assert asked(client) == ["orders", "orders"]
 
 
 @on_stage
 async def test_a_queue_that_cannot_be_reached_is_counted_and_the_others_are_shown(stage: Stage) -> None:
     await call(stage, "orders", "SetConfig", {"partitions": 2})
     await fill(stage, "orders", "invoices")
-    between = Between(stage.host.client)
-    between.away.add("orders@1")
-    counted = await census(between).take()
+    client = RecordingClient(stage.host.client)
+    client.away.add("orders@1")
+    counted = await stats_of(client).take()
     assert value(counted, "holdfast_queue_pushed_items_total", queue="invoices") == 1
     assert value(counted, "holdfast_queue_pushed_items_total", queue="orders") is None
     assert value(counted, "holdfast_scrape_unreachable", what="queue") == 1
@@ -124,10 +124,10 @@ async def test_a_queue_that_cannot_be_reached_is_counted_and_the_others_are_show
 async def test_queues_that_do_not_answer_hold_it_up_for_some_seconds_only(stage: Stage) -> None:
     names = [f"queue-{number:03}" for number in range(5 * AT_ONCE)]
     await fill(stage, *names, "answers")
-    between = Between(stage.host.client)
-    between.held = {name: asyncio.Event() for name in names}
+    client = RecordingClient(stage.host.client)
+    client.held = {name: asyncio.Event() for name in names}
     begun = asyncio.get_running_loop().time()
-    counted = await census(between).take()
+    counted = await stats_of(client).take()
     assert asyncio.get_running_loop().time() - begun < 8
     assert value(counted, "holdfast_queue_pushed_items_total", queue="answers") == 1
     assert value(counted, "holdfast_scrape_unreachable", what="queue") == len(names)
@@ -137,9 +137,9 @@ async def test_queues_that_do_not_answer_hold_it_up_for_some_seconds_only(stage:
 async def test_without_a_part_of_the_index_the_queues_of_the_others_are_shown(stage: Stage) -> None:
     names = [f"queue-{number}" for number in range(2 * SHARDS)]
     await fill(stage, *names)
-    between = Between(stage.host.client)
-    between.away.add(shard_of("queue-0"))
-    counted = await census(between).take()
+    client = RecordingClient(stage.host.client)
+    client.away.add(shard_of("queue-0"))
+    counted = await stats_of(client).take()
     shown = [name for name in names if value(counted, "holdfast_queue_pushed_items_total", queue=name) is not None]
     assert shown == [name for name in names if shard_of(name) != shard_of("queue-0")]
     assert value(counted, "holdfast_scrape_unreachable", what="index") == 1
@@ -152,14 +152,14 @@ async def test_dead_letters_are_shown_with_the_queue_they_came_from(stage: Stage
     lock = await call(stage, "orders", "PopWithAck", {})
     await call(stage, "orders", "DeadLetter", {"lock_id": lock["lock_id"]})
     await asyncio.sleep(10)
-    between = Between(stage.host.client)
-    counted = await census(between, most_queues=2).take()
+    client = RecordingClient(stage.host.client)
+    counted = await stats_of(client, most_queues=2).take()
     assert value(counted, "holdfast_queue_dead_lettered_items_total", queue="orders") == 1
     assert value(counted, "holdfast_queue_dead_letter_items", queue="orders") == 1
     # One that never had any has no dead-letter queue that could be asked.
     assert value(counted, "holdfast_queue_dead_letter_items", queue="others") == 0
-    assert sorted(asked(between)) == ["orders", "others", "zzz"]
-    between.away.add("zzz")
-    counted = await census(between, most_queues=2).take()
+    assert sorted(asked(client)) == ["orders", "others", "zzz"]
+    client.away.add("zzz")
+    counted = await stats_of(client, most_queues=2).take()
     assert value(counted, "holdfast_queue_dead_letter_items", queue="orders") is None
     assert value(counted, "holdfast_scrape_unreachable", what="queue") == 1

@@ -34,9 +34,9 @@ class Limited:
     """A gateway that keeps to quotas."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self.between = gateway.between
+        self.client = gateway.client
         self._gateway = gateway
-        self._allowances = TenantUsages(cast("HostClient", gateway.between), gateway.partitions, QUOTAS)
+        self._allowances = TenantUsages(cast("HostClient", gateway.client), gateway.partitions, QUOTAS)
         gateway.partitions.listeners.append(self._allowances.observe)
 
     async def push(self, count: int, queue: str = "orders", tenant: str = "acme", payload: str = "") -> None:
@@ -60,12 +60,12 @@ class Limited:
 async def test_one_gateway_is_exact_and_asks_nobody_for_that(stage: Stage) -> None:
     gateway = Limited(stage.gateway())
     await gateway.push(1)
-    asked = len(gateway.between.calls)
+    asked = len(gateway.client.calls)
     results = await asyncio.gather(*(gateway.push(1) for _ in range(20)), return_exceptions=True)
     assert sum(result is None for result in results) == 9
     assert all(result is None or isinstance(result, Capacity) for result in results)
     # The pushes themselves, gathered; nothing was counted in between.
-    assert {what for _, calls in gateway.between.calls[asked:] for what in calls} == {"Push"}
+    assert {what for _, calls in gateway.client.calls[asked:] for what in calls} == {"Push"}
     await gateway.pop(4)
     await gateway.push(4)
     with pytest.raises(Capacity):
@@ -117,7 +117,7 @@ async def test_a_queue_that_is_away_stops_nobody_else(stage: Stage) -> None:
     await gateway.push(3, "a")
     await gateway.push(3, "b")
     await asyncio.sleep(FRESH_SECONDS + 1)
-    gateway.between.away.add(qualify("acme", "a"))
+    gateway.client.away.add(qualify("acme", "a"))
     await gateway.push(4, "b")
     await asyncio.sleep(FRESH_SECONDS + 1)
     with pytest.raises(Capacity):
@@ -139,7 +139,7 @@ async def test_partitions_count_together(stage: Stage) -> None:
     late = Limited(stage.gateway())
     with pytest.raises(Capacity):
         await late.push(1)
-    assert (partition_id(qualify("acme", "orders"), 2), ("Stats",)) in late.between.calls
+    assert (partition_id(qualify("acme", "orders"), 2), ("Stats",)) in late.client.calls
 
 
 @on_stage
@@ -152,22 +152,22 @@ async def test_queues_are_counted_before_one_more_is_made(stage: Stage) -> None:
         with pytest.raises(Capacity, match="2 queues"):
             await gateway.push(1, "c", "few")
         await gateway.push(1, "a", "few")
-    asked = len(one.between.calls)
+    asked = len(one.client.calls)
     await one.push(1, "b", "few")
-    assert one.between.calls[asked:] == [(qualify("few", "b"), ("Push",))]
+    assert one.client.calls[asked:] == [(qualify("few", "b"), ("Push",))]
 
 
 @on_stage
 async def test_a_push_that_failed_makes_no_queue(stage: Stage) -> None:
     gateway = Limited(stage.gateway())
-    gateway.between.away.add(qualify("few", "a"))
+    gateway.client.away.add(qualify("few", "a"))
     for _ in range(3):
         with pytest.raises(Unavailable):
             await gateway.push(1, "a", "few")
     await gateway.push(1, "b", "few")
     await gateway.push(1, "c", "few")
     # Nobody can say how many there are: one that is new has to wait.
-    gateway.between.away.add(shard_of("b", "few"))
+    gateway.client.away.add(shard_of("b", "few"))
     await asyncio.sleep(AGAIN_SECONDS + 1)
     with pytest.raises(Unavailable):
         await gateway.push(1, "d", "few")
@@ -224,4 +224,4 @@ async def test_who_has_no_quota_is_not_counted(stage: Stage) -> None:
     gateway = Limited(stage.gateway())
     for tenant in ("default", "umbrella"):
         await gateway.push(50, tenant=tenant)
-    assert {what for _, calls in gateway.between.calls for what in calls} == {"Push"}
+    assert {what for _, calls in gateway.client.calls for what in calls} == {"Push"}

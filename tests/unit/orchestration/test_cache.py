@@ -1,4 +1,4 @@
-"""Who stays in memory."""
+"""Which instances stay in memory between their turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from holdfast import App, Context
 from holdfast.kinds import ORCHESTRATION_TYPE
-from holdfast.orchestration.actor import cache as cache
+from holdfast.orchestration.actor import cache
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.actor.cache import InstanceCache
 from holdfast.runtime.serialization import load

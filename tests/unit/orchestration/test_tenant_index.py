@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import Unavailable
 from holdfast.kinds import TENANT_INDEX_TYPE
-from holdfast.orchestration.index import tenant_index as tenants
+from holdfast.orchestration.index import tenant_index
 from holdfast.orchestration.index.tenant_index import POLL_SECONDS, TenantDirectory, TenantIndexActor
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 
@@ -120,7 +120,7 @@ async def test_a_register_that_is_away_is_asked_again(host: SimulatedHost) -> No
 
 
 def test_more_of_them_than_a_page_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenants, "PAGE", 3)
+    monkeypatch.setattr(tenant_index, "PAGE", 3)
 
     async def body(host: SimulatedHost) -> None:
         writer, reader = Process(host), Process(host)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 
-def claim(queue: DrivenQueue, dedup_id: str, partition: int) -> int:
+def claim(queue: QueueDriver, dedup_id: str, partition: int) -> int:
     [home] = queue.call("Claim", {"dedup_ids": [dedup_id], "partition": partition})["partitions"]
     return int(home)
 
 
 def test_an_id_stays_where_it_was_claimed_first() -> None:
-    queue = DrivenQueue(partitions=3)
+    queue = QueueDriver(partitions=3)
     assert claim(queue, "a", 2) == 2
     queue.restart()
     queue.pass_time(299)
@@ -20,7 +20,7 @@ def test_an_id_stays_where_it_was_claimed_first() -> None:
 
 
 def test_what_was_pushed_before_there_were_partitions_belongs_to_the_first() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.call("Push", {"item": 1, "dedup_id": "a"})
     queue.call("SetConfig", {"partitions": 3})
     assert claim(queue, "a", 2) == 0
@@ -28,7 +28,7 @@ def test_what_was_pushed_before_there_were_partitions_belongs_to_the_first() -> 
 
 def test_a_claim_outlasts_the_push_that_follows_it() -> None:
     """Pushed a little later than it was claimed, the id is remembered a little longer than its claim would be."""
-    queue, other = DrivenQueue(partitions=3, dedup_window_seconds=10), DrivenQueue("orders@2")
+    queue, other = QueueDriver(partitions=3, dedup_window_seconds=10), QueueDriver("orders@2")
     news = queue.call("PendingConfig")
     other.call("Configure", {"config": news["config"], "version": news["version"]})
     assert claim(queue, "a", 2) == 2
@@ -42,7 +42,7 @@ def test_a_claim_outlasts_the_push_that_follows_it() -> None:
 
 def test_a_claim_lasts_from_when_it_was_last_asked_for() -> None:
     """The first one who claimed it may never have pushed it."""
-    queue = DrivenQueue(partitions=3, dedup_window_seconds=100)
+    queue = QueueDriver(partitions=3, dedup_window_seconds=100)
     assert claim(queue, "a", 2) == 2
     queue.pass_time(99)
     assert claim(queue, "a", 1) == 2  # and pushes it
@@ -52,7 +52,7 @@ def test_a_claim_lasts_from_when_it_was_last_asked_for() -> None:
 
 
 def test_claims_are_forgotten_in_the_end() -> None:
-    queue = DrivenQueue(partitions=2)
+    queue = QueueDriver(partitions=2)
     queue.call("PendingConfig", {"told": {"partition": 1, "version": 1}})
     queue.call("ConfirmIndexed")
     claim(queue, "a", 1)
@@ -65,13 +65,13 @@ def test_claims_are_forgotten_in_the_end() -> None:
 
 
 def test_without_a_window_nothing_is_claimed() -> None:
-    queue = DrivenQueue(partitions=3, dedup_window_seconds=0)
+    queue = QueueDriver(partitions=3, dedup_window_seconds=0)
     assert (claim(queue, "a", 2), claim(queue, "a", 1)) == (2, 1)
     assert not any(key.startswith("claims") for key in queue.store)
 
 
 def test_what_belongs_elsewhere_is_not_stored_here() -> None:
-    queue = DrivenQueue(partitions=3)
+    queue = QueueDriver(partitions=3)
     claim(queue, "a", 2)
     body = {"items": [{"item": 1, "dedup_id": "b"}, {"item": 2, "dedup_id": "a"}]}
     assert queue.call("Push", body)["error_code"] == "CONFLICT"

@@ -9,13 +9,13 @@ import pytest
 from holdfast.pushpop.core.budgets import MAX_POP_BYTES
 from holdfast.pushpop.core.lanes import SEGMENT_BYTES, SEGMENT_ITEMS
 from holdfast.pushpop.core.segments import INLINE_BYTES
-from tests.support.queue_driver import Cost, DrivenQueue
+from tests.support.queue_driver import Cost, QueueDriver
 
 LARGE = "x" * 10_000
 
 
-def filled(depth: int, **config: Any) -> DrivenQueue:
-    queue = DrivenQueue(**config)
+def filled(depth: int, **config: Any) -> QueueDriver:
+    queue = QueueDriver(**config)
     for start in range(0, depth, 1000):
         # All of the same size.
         queue.push(*(f"{number:09}" for number in range(start, min(start + 1000, depth))))
@@ -70,7 +70,7 @@ def test_a_push_writes_one_segment_and_the_metadata() -> None:
 
 
 def test_a_queue_that_is_nearly_empty_is_one_value_whatever_passes_through() -> None:
-    queue = DrivenQueue(max_locks=5)
+    queue = QueueDriver(max_locks=5)
     for number in range(3 * SEGMENT_ITEMS):
         queue.push({"number": number})
         assert (queue.cost.keys_read, queue.cost.keys_written) == (0, 1)
@@ -83,7 +83,7 @@ def test_a_queue_that_is_nearly_empty_is_one_value_whatever_passes_through() -> 
 
 
 def test_one_that_does_not_fit_puts_no_other_out_of_the_metadata() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     for priority in range(5):
         queue.push(priority, priority=priority)
     queue.push("x" * 2 * INLINE_BYTES, priority=9)
@@ -92,7 +92,7 @@ def test_one_that_does_not_fit_puts_no_other_out_of_the_metadata() -> None:
 
 
 def test_no_more_than_so_much_of_the_segments_lies_in_the_metadata() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     for number in range(500):
         queue.push("x" * 300, priority=number % 5)
         assert queue.cost.bytes_written < INLINE_BYTES + SEGMENT_BYTES + 4096
@@ -117,7 +117,7 @@ def test_a_pop_reads_the_segments_it_takes_from() -> None:
 
 
 def test_segments_are_bounded_in_items() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     for number in range(3 * SEGMENT_ITEMS):
         queue.push(number)
         assert queue.cost.keys_written <= 2
@@ -129,7 +129,7 @@ def test_segments_are_bounded_in_items() -> None:
 @pytest.mark.parametrize("item", ["x" * 10_000, '"' * 5_000, "\U0001f600" * 2_500], ids=["plain", "quoted", "wide"])
 def test_segments_are_bounded_in_bytes(item: str) -> None:
     """So a push of a small item never rewrites much, whatever lies before it."""
-    queue = DrivenQueue()
+    queue = QueueDriver()
     for _ in range(20):
         queue.push(item)
         queue.push("small")
@@ -138,7 +138,7 @@ def test_segments_are_bounded_in_bytes(item: str) -> None:
 
 
 def test_an_item_larger_than_a_segment_has_one_for_itself() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x" * 900_000)
     queue.push("small")
     assert queue.cost.bytes_written < 4096
@@ -148,7 +148,7 @@ def test_an_item_larger_than_a_segment_has_one_for_itself() -> None:
 @pytest.mark.parametrize("locks", [1, 5])
 def test_a_push_does_not_rewrite_what_is_locked(locks: int) -> None:
     def cost_of_a_push(item: str) -> int:
-        queue = DrivenQueue(max_locks=10)
+        queue = QueueDriver(max_locks=10)
         queue.push(*[item] * 100 * locks)
         for _ in range(locks):
             assert queue.lock(100)["count"] == 100
@@ -162,7 +162,7 @@ def test_a_push_does_not_rewrite_what_is_locked(locks: int) -> None:
 
 
 def test_an_error_that_many_items_share_is_not_rewritten_by_every_push() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(*range(100))
     queue.call("Abandon", {"lock_id": queue.lock(100)["lock_id"], "error": "e" * 1000})
     assert queue.lock(100)["count"] == 100
@@ -177,7 +177,7 @@ def test_an_acknowledge_rewrites_no_items() -> None:
 
 
 def test_a_segment_goes_with_the_last_of_its_items() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(*["x" * 100] * 2 * SEGMENT_ITEMS)
     queue.pop(SEGMENT_ITEMS - 1)
     assert len([key for key in queue.store if key.startswith("segment-")]) == 2
@@ -189,7 +189,7 @@ def test_a_segment_goes_with_the_last_of_its_items() -> None:
 
 def test_an_answer_is_not_larger_than_a_request_may_be() -> None:
     item = "x" * 500_000
-    queue = DrivenQueue()
+    queue = QueueDriver()
     for _ in range(20):
         queue.push(item)
     taken = queue.lock(100)
@@ -199,6 +199,6 @@ def test_an_answer_is_not_larger_than_a_request_may_be() -> None:
 
 
 def test_one_item_is_always_given_however_large() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x" * 1_000_000)
     assert len(queue.pop(10)) == 1

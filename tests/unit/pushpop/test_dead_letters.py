@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 
-def deliver(source: DrivenQueue, target: DrivenQueue) -> list[dict[str, Any]]:
+def deliver(source: QueueDriver, target: QueueDriver) -> list[dict[str, Any]]:
     """Takes every parcel to its queue, as the actor does. Answers them."""
     outgoing = []
     sent = None
@@ -24,7 +24,7 @@ def deliver(source: DrivenQueue, target: DrivenQueue) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("how", ["abandoned", "expired"])
 @pytest.mark.parametrize("most", [1, 2, 10])
 def test_exactly_max_deliveries_then_a_dead_letter(how: str, most: int) -> None:
-    queue, dead = DrivenQueue(max_deliveries=most), DrivenQueue("orders-deadletter")
+    queue, dead = QueueDriver(max_deliveries=most), QueueDriver("orders-deadletter")
     [item_id] = queue.push({"id": 1}, priority=3)
     for delivery in range(1, most + 1):
         locked = queue.lock()
@@ -48,7 +48,7 @@ def test_exactly_max_deliveries_then_a_dead_letter(how: str, most: int) -> None:
 
 @pytest.mark.parametrize(("asked", "reason"), [({}, "rejected"), ({"reason": "no such customer"}, "no such customer")])
 def test_a_consumer_may_reject_at_once(asked: dict[str, str], reason: str) -> None:
-    queue, dead = DrivenQueue(), DrivenQueue("orders-deadletter")
+    queue, dead = QueueDriver(), QueueDriver("orders-deadletter")
     queue.push("a", "b", "c")
     locked = queue.lock(2)
     answer = queue.call("DeadLetter", {"lock_id": locked["lock_id"], **asked})
@@ -61,7 +61,7 @@ def test_a_consumer_may_reject_at_once(asked: dict[str, str], reason: str) -> No
 
 
 def test_of_one_lock_only_those_go_that_were_delivered_too_often() -> None:
-    queue, dead = DrivenQueue(max_deliveries=2), DrivenQueue("orders-deadletter")
+    queue, dead = QueueDriver(max_deliveries=2), QueueDriver("orders-deadletter")
     queue.push("old")
     queue.call("Abandon", {"lock_id": queue.lock()["lock_id"]})
     queue.push("young")
@@ -72,14 +72,14 @@ def test_of_one_lock_only_those_go_that_were_delivered_too_often() -> None:
 
 
 def test_a_plain_pop_never_makes_a_dead_letter() -> None:
-    queue = DrivenQueue(max_deliveries=1)
+    queue = QueueDriver(max_deliveries=1)
     queue.push("x")
     assert queue.pop() == ["x"]
     assert queue.call("Transferred")["next"] is None
 
 
 def test_what_was_sent_twice_is_taken_once() -> None:
-    queue, dead = DrivenQueue(), DrivenQueue("orders-deadletter")
+    queue, dead = QueueDriver(), QueueDriver("orders-deadletter")
     queue.push("x")
     queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
     transfer = queue.call("Transferred")["next"]
@@ -94,7 +94,7 @@ def test_what_was_sent_twice_is_taken_once() -> None:
 
 
 def test_a_parcel_goes_where_it_was_meant_to_go_when_it_was_made() -> None:
-    queue = DrivenQueue(max_locks=2)
+    queue = QueueDriver(max_locks=2)
     queue.push("x", "y")
     first, second = queue.lock()["lock_id"], queue.lock()["lock_id"]
     queue.call("DeadLetter", {"lock_id": first})
@@ -107,7 +107,7 @@ def test_a_parcel_goes_where_it_was_meant_to_go_when_it_was_made() -> None:
 
 
 def test_a_dead_letter_on_its_way_is_neither_here_nor_lost() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x", "y")
     queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
     assert queue.waiting() == ["y"]
@@ -121,7 +121,7 @@ def test_a_dead_letter_on_its_way_is_neither_here_nor_lost() -> None:
 
 
 def test_a_dead_letter_queue_has_none_of_its_own() -> None:
-    dead = DrivenQueue("orders-deadletter", max_deliveries=1)
+    dead = QueueDriver("orders-deadletter", max_deliveries=1)
     dead.push("x")
     locked = dead.lock()
     answer = dead.call("DeadLetter", {"lock_id": locked["lock_id"]})
@@ -131,7 +131,7 @@ def test_a_dead_letter_queue_has_none_of_its_own() -> None:
 
 
 def test_fewer_deliveries_than_an_item_already_had_end_with_its_next_return() -> None:
-    queue, dead = DrivenQueue(), DrivenQueue("orders-deadletter")
+    queue, dead = QueueDriver(), QueueDriver("orders-deadletter")
     queue.push("x")
     for _ in range(3):
         queue.call("Abandon", {"lock_id": queue.lock()["lock_id"]})
@@ -148,7 +148,7 @@ def letter(source: str, number: int) -> dict[str, Any]:
 
 
 def test_a_push_does_not_rewrite_whom_parcels_came_from() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("one")
     before = queue.cost.bytes_written
     for number in range(500):
@@ -164,7 +164,7 @@ def test_a_push_does_not_rewrite_whom_parcels_came_from() -> None:
     assert queue.call("Receive", letter("queue-7@0", 8))["accepted"]
 
 
-def rejected(queue: DrivenQueue, *items: str, to: str) -> None:
+def rejected(queue: QueueDriver, *items: str, to: str) -> None:
     """These items become dead letters, in parcels of their own, for one dead-letter queue."""
     queue.call("SetConfig", {"dead_letter_queue": to, "max_locks": 1})
     for item in items:
@@ -177,7 +177,7 @@ def not_taken(transfer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_queue_that_takes_nothing_does_not_hold_up_parcels_for_others() -> None:
-    queue, open_one = DrivenQueue(), DrivenQueue("open")
+    queue, open_one = QueueDriver(), QueueDriver("open")
     rejected(queue, "a", "b", to="closed")
     rejected(queue, "c", "d", to="open")
     refused = queue.call("Transferred")["next"]
@@ -189,13 +189,13 @@ def test_a_queue_that_takes_nothing_does_not_hold_up_parcels_for_others() -> Non
         transfer = queue.call("Transferred", {"number": transfer["number"]})["next"]
     assert open_one.waiting() == ["c", "d"]
     queue.pass_time(5)
-    closed = DrivenQueue("closed")
+    closed = QueueDriver("closed")
     assert [transfer["number"] for transfer in deliver(queue, closed)] == [refused["number"], refused["number"] + 1]
     assert closed.waiting() == ["a", "b"]
 
 
 def test_a_queue_to_which_something_is_being_sent_is_passed_over() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     rejected(queue, "a", "b", to="slow")
     rejected(queue, "c", to="other")
     assert queue.call("Transferred", {"busy": ["slow"]})["next"]["target"] == "other"
@@ -203,7 +203,7 @@ def test_a_queue_to_which_something_is_being_sent_is_passed_over() -> None:
 
 
 def test_pauses_between_attempts_grow_to_a_limit_and_end_with_the_first_success() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.call("ConfirmIndexed")  # or the queue would have something else to do at a moment of its own
     rejected(queue, "a", "b", to="closed")
     pauses = []
@@ -224,7 +224,7 @@ def test_pauses_between_attempts_grow_to_a_limit_and_end_with_the_first_success(
 
 @pytest.mark.parametrize("how", ["a restart", "a clock that was set back"])
 def test_a_pause_never_lasts_longer_than_it_was_meant_to(how: str) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     rejected(queue, "a", to="closed")
     transfer = queue.call("Transferred")["next"]
     queue.call("Transferred", not_taken(transfer))
@@ -237,7 +237,7 @@ def test_a_pause_never_lasts_longer_than_it_was_meant_to(how: str) -> None:
 
 
 def test_a_parcel_that_waits_for_long_makes_no_restart_slower() -> None:
-    queue, open_one = DrivenQueue(), DrivenQueue("open")
+    queue, open_one = QueueDriver(), QueueDriver("open")
     rejected(queue, "a", to="closed")
     for number in range(300):
         rejected(queue, f"{number}", to="open")

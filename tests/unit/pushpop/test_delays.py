@@ -8,11 +8,11 @@ from holdfast.pushpop.core import delayed as delayed_items
 from holdfast.pushpop.core.dedup import CLAIM_LEEWAY
 from holdfast.pushpop.core.delayed import RISE_AT_ONCE
 from holdfast.pushpop.core.item_store import EXPIRED_AT_ONCE
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 
 def test_a_delayed_item_comes_when_it_is_due() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     [item_id] = queue.call("Push", {"item": "later", "delay_seconds": 5})["ids"]
     assert queue.pop() == []
     stats = queue.call("Stats")
@@ -26,7 +26,7 @@ def test_a_delayed_item_comes_when_it_is_due() -> None:
 
 
 def test_due_items_come_in_order_of_due_time_then_of_pushing() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     for item, delay in (("c", 3), ("a", 1), ("d", 3), ("b", 2)):
         queue.call("Push", {"item": item, "delay_seconds": delay})
     queue.restart()
@@ -39,7 +39,7 @@ def test_due_items_come_in_order_of_due_time_then_of_pushing() -> None:
 
 
 def test_what_is_given_back_with_a_delay_is_first_when_it_is_due() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("a", "b", "c")
     lock = queue.lock(2)["lock_id"]
     queue.call("Abandon", {"lock_id": lock, "delay_seconds": 10, "error": "not yet"})
@@ -51,7 +51,7 @@ def test_what_is_given_back_with_a_delay_is_first_when_it_is_due() -> None:
 
 
 def test_an_item_nobody_took_in_time_is_dropped_and_counted() -> None:
-    queue = DrivenQueue(default_ttl_seconds=60)
+    queue = QueueDriver(default_ttl_seconds=60)
     queue.push("a", "b")
     queue.call("Push", {"item": "c", "ttl_seconds": 600})
     queue.pass_time(60.1)
@@ -64,7 +64,7 @@ def test_an_item_nobody_took_in_time_is_dropped_and_counted() -> None:
 
 
 def test_expired_items_become_dead_letters_when_configured() -> None:
-    queue = DrivenQueue(default_ttl_seconds=60, expired_to_dead_letters=True)
+    queue = QueueDriver(default_ttl_seconds=60, expired_to_dead_letters=True)
     queue.push("a", "b")
     queue.call("Push", {"item": "c", "delay_seconds": 30})
     queue.pass_time(60.1)
@@ -77,7 +77,7 @@ def test_expired_items_become_dead_letters_when_configured() -> None:
 
 
 def test_a_locked_item_may_expire_only_when_it_comes_back() -> None:
-    queue = DrivenQueue(default_ttl_seconds=10)
+    queue = QueueDriver(default_ttl_seconds=10)
     queue.push("a")
     lock = queue.lock(ttl_seconds=100)["lock_id"]
     queue.pass_time(50)
@@ -89,7 +89,7 @@ def test_a_locked_item_may_expire_only_when_it_comes_back() -> None:
 
 
 def test_revoked_items_are_passed_over() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     ids = queue.push("a", "b", "c")
     [later] = queue.call("Push", {"item": "d", "delay_seconds": 1})["ids"]
     for item_id in (ids[1], later):
@@ -105,7 +105,7 @@ def test_revoked_items_are_passed_over() -> None:
 
 
 def test_completed_items_leave_their_locks() -> None:
-    queue = DrivenQueue(max_locks=2)
+    queue = QueueDriver(max_locks=2)
     ids = queue.push("a", "b", "c", "d")
     first, second = queue.lock(2)["lock_id"], queue.lock(1)["lock_id"]
     answer = queue.call("Complete", {"ids": [ids[0], ids[2], "0-0-99-0", "nonsense", "1-0-0-0"]})
@@ -118,7 +118,7 @@ def test_completed_items_leave_their_locks() -> None:
 
 
 def test_some_items_of_a_lock_are_given_back_or_become_dead_letters() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     ids = queue.push("a", "b", "c")
     lock = queue.lock(3)["lock_id"]
     assert queue.call("Abandon", {"lock_id": lock, "ids": ["0-0-9-9"]})["error_code"] == "INVALID_REQUEST"
@@ -129,7 +129,7 @@ def test_some_items_of_a_lock_are_given_back_or_become_dead_letters() -> None:
 
 
 def test_a_dedup_id_answers_the_first_id_inside_the_window() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     body = {"items": [{"item": 1, "dedup_id": "x"}, {"item": 2, "dedup_id": "x"}, {"item": 3}]}
     first = queue.call("Push", body)
     assert first["count"] == 2
@@ -143,7 +143,7 @@ def test_a_dedup_id_answers_the_first_id_inside_the_window() -> None:
 
 
 def test_a_dedup_id_that_belongs_to_another_partition_is_not_pushed_here() -> None:
-    queue = DrivenQueue(partitions=3)
+    queue = QueueDriver(partitions=3)
     queue.push("no id")
     queue.call("Push", {"item": 1, "dedup_id": "here"})
     claim = {"dedup_ids": ["here", "there", "there"], "partition": 2}
@@ -157,7 +157,7 @@ def test_a_dedup_id_that_belongs_to_another_partition_is_not_pushed_here() -> No
 
 
 def test_capacity_and_rate_refuse_and_store_nothing() -> None:
-    queue = DrivenQueue(capacity=2)
+    queue = QueueDriver(capacity=2)
     queue.push("a")
     refused = queue.call("Push", {"items": [{"item": 1}, {"item": 2}]})
     assert (refused["error_code"], refused["retry_after"]) == ("CAPACITY", 1)
@@ -172,7 +172,7 @@ def test_capacity_and_rate_refuse_and_store_nothing() -> None:
 
 
 def test_dead_letters_go_back_to_where_they_came_from() -> None:
-    queue, letters = DrivenQueue("orders"), DrivenQueue("orders-deadletter")
+    queue, letters = QueueDriver("orders"), QueueDriver("orders-deadletter")
     queue.push("a", "b", "c")
     queue.call("DeadLetter", {"lock_id": queue.lock(3)["lock_id"], "reason": "no"})
     transfer = queue.call("Transferred")["next"]
@@ -196,7 +196,7 @@ def test_dead_letters_go_back_to_where_they_came_from() -> None:
 
 
 def test_a_purge_takes_what_is_delayed_too() -> None:
-    queue = DrivenQueue(max_locks=5)
+    queue = QueueDriver(max_locks=5)
     queue.call("Push", {"items": [{"item": n, "delay_seconds": 1 + n % 3} for n in range(250)]})
     queue.pass_time(2)
     lock = queue.lock(3)
@@ -210,7 +210,7 @@ def test_a_purge_takes_what_is_delayed_too() -> None:
 
 
 def test_a_delayed_item_that_fell_due_keeps_its_place_on_the_shelf() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.call("Push", {"item": "a", "delay_seconds": 1})
     queue.pass_time(2)
     assert queue.waiting() == ["a"]
@@ -221,7 +221,7 @@ def test_a_delayed_item_that_fell_due_keeps_its_place_on_the_shelf() -> None:
 
 
 def test_delayed_items_that_expire_are_sent_on_in_parcels_of_bounded_size() -> None:
-    queue = DrivenQueue(expired_to_dead_letters=True)
+    queue = QueueDriver(expired_to_dead_letters=True)
     large = "x" * 500_000
     queue.call("Push", {"items": [{"item": large, "delay_seconds": 1, "ttl_seconds": 1} for _ in range(10)]})
     queue.pass_time(5)
@@ -236,7 +236,7 @@ def test_delayed_items_that_expire_are_sent_on_in_parcels_of_bounded_size() -> N
 
 
 def test_a_queue_fuller_than_its_capacity_can_still_be_configured() -> None:
-    queue, letters = DrivenQueue(capacity=1), DrivenQueue("orders-deadletter")
+    queue, letters = QueueDriver(capacity=1), QueueDriver("orders-deadletter")
     queue.push("a")
     queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
     transfer = queue.call("Transferred")["next"]
@@ -252,7 +252,7 @@ def test_a_queue_fuller_than_its_capacity_can_still_be_configured() -> None:
 
 
 def test_what_is_pushed_while_there_is_no_rate_is_not_owed_later() -> None:
-    queue = DrivenQueue(rate_per_second=1)
+    queue = QueueDriver(rate_per_second=1)
     queue.push("a")
     queue.call("SetConfig", {"rate_per_second": None})
     queue.push(*range(1000))
@@ -263,7 +263,7 @@ def test_what_is_pushed_while_there_is_no_rate_is_not_owed_later() -> None:
 
 def test_what_falls_due_together_is_saved_in_bounded_pieces() -> None:
     """A save that daprd refuses for its size would be refused for ever."""
-    queue = DrivenQueue()
+    queue = QueueDriver()
     large = "x" * 1_000_000
     for number in range(40):
         queue.call("Push", {"item": [number, large], "delay_seconds": 10, "priority": number % 2})
@@ -284,7 +284,7 @@ def test_what_falls_due_together_is_saved_in_bounded_pieces() -> None:
 
 def test_what_expires_together_is_withdrawn_in_bounded_pieces() -> None:
     """Those in the middle are rewritten, as gaps among what stays."""
-    queue = DrivenQueue(expired_to_dead_letters=True)
+    queue = QueueDriver(expired_to_dead_letters=True)
     for number in range(20):
         queue.call("Push", {"item": [number, "x" * 1_000_000], "ttl_seconds": 10 if number else 600})
     queue.pass_time(11)
@@ -296,7 +296,7 @@ def test_what_expires_together_is_withdrawn_in_bounded_pieces() -> None:
 
 def test_a_pop_passes_a_bounded_number_of_expired_items() -> None:
     """And whoever asks again, or waits for what happens by itself, comes to those that are wanted."""
-    queue = DrivenQueue(expired_to_dead_letters=True)
+    queue = QueueDriver(expired_to_dead_letters=True)
     count = 10 * EXPIRED_AT_ONCE
     queue.pass_time(0.05)
     for start in range(0, count, 1000):
@@ -318,7 +318,7 @@ def test_a_pop_passes_a_bounded_number_of_expired_items() -> None:
 def test_an_acknowledge_passes_a_bounded_number_of_files() -> None:
     """However many there were between the one it frees and the next one that is wanted."""
     with patch.object(delayed_items, "FILE_ITEMS", 1):
-        queue = DrivenQueue(max_locks=2)
+        queue = QueueDriver(max_locks=2)
         queue.call("Push", {"items": [{"item": n, "delay_seconds": 1} for n in range(400)]})
         queue.pass_time(2)
         queue.settle()

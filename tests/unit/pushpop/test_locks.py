@@ -1,4 +1,4 @@
-"""Locks: what seed behaviours and settled questions say of them, one by one."""
+"""Locks of a queue: how long they hold, and where their items go when they end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.pushpop.core.in_flight import EXPIRED_REMEMBERED
-from tests.support.queue_driver import MORNING, DrivenQueue
+from tests.support.queue_driver import MORNING, QueueDriver
 
 ENDINGS = ("Acknowledge", "Abandon", "DeadLetter", "ExtendLock")
 
@@ -19,7 +19,7 @@ def code(answer: dict[str, Any]) -> str | None:
 
 
 def test_a_lock_holds_items_until_they_are_acknowledged() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push({"id": 1}, {"id": 2})
     locked = queue.lock(2, ttl_seconds=60)
     assert (locked["items"], locked["count"], locked["locked"]) == ([{"id": 1}, {"id": 2}], 2, True)
@@ -34,7 +34,7 @@ def test_a_lock_holds_items_until_they_are_acknowledged() -> None:
 @pytest.mark.parametrize("method", ["Pop", "PopWithAck"])
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_locked_queue_gives_nothing_empty_or_not(method: str, left: int) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(*range(1 + left))
     expires_at = queue.lock(1, ttl_seconds=9)["lock_expires_at"]
     answer = queue.call(method)
@@ -45,7 +45,7 @@ def test_a_locked_queue_gives_nothing_empty_or_not(method: str, left: int) -> No
 
 
 def test_with_more_locks_a_queue_is_locked_when_all_are_taken() -> None:
-    queue = DrivenQueue(max_locks=3)
+    queue = QueueDriver(max_locks=3)
     queue.push(*range(10))
     queue.lock(1, ttl_seconds=50)
     second = queue.lock(1, ttl_seconds=20)
@@ -58,7 +58,7 @@ def test_with_more_locks_a_queue_is_locked_when_all_are_taken() -> None:
 
 
 def test_fewer_locks_than_there_are_take_effect_as_they_end() -> None:
-    queue = DrivenQueue(max_locks=2)
+    queue = QueueDriver(max_locks=2)
     queue.push(*range(3))
     first, second = queue.lock()["lock_id"], queue.lock()["lock_id"]
     queue.call("SetConfig", {"max_locks": 1})
@@ -69,7 +69,7 @@ def test_fewer_locks_than_there_are_take_effect_as_they_end() -> None:
 
 
 def test_an_empty_queue_gives_no_lock() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     assert queue.lock() == {"items": [], "count": 0, "messages": []}
     queue.push("x")
     assert queue.pop() == ["x"]
@@ -77,7 +77,7 @@ def test_an_empty_queue_gives_no_lock() -> None:
 
 @pytest.mark.parametrize("method", ENDINGS)
 def test_another_id_is_refused_and_the_lock_stays(method: str) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     locked = queue.lock()
     assert code(queue.call(method, {"lock_id": "another"})) == "INVALID_LOCK_ID"
@@ -87,7 +87,7 @@ def test_another_id_is_refused_and_the_lock_stays(method: str) -> None:
 @pytest.mark.parametrize("method", ENDINGS)
 @pytest.mark.parametrize("data", [None, {}, {"lock_id": None}, {"lock_id": ""}, {"lock_id": 5}, {"lock_id": ["x"]}])
 def test_a_missing_id_is_an_invalid_request(method: str, data: Any) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     queue.lock()
     assert code(queue.call(method, data)) == "INVALID_REQUEST"
@@ -96,12 +96,12 @@ def test_a_missing_id_is_an_invalid_request(method: str, data: Any) -> None:
 
 @pytest.mark.parametrize("method", ENDINGS)
 def test_without_any_lock_nothing_is_found(method: str) -> None:
-    assert code(DrivenQueue().call(method, {"lock_id": "any"})) == "LOCK_NOT_FOUND"
+    assert code(QueueDriver().call(method, {"lock_id": "any"})) == "LOCK_NOT_FOUND"
 
 
 @pytest.mark.parametrize("method", ENDINGS)
 def test_too_late_is_told_apart_even_after_the_items_were_popped_again(method: str) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     late = queue.lock(ttl_seconds=5)["lock_id"]
     queue.pass_time(5)
@@ -115,7 +115,7 @@ def test_too_late_is_told_apart_even_after_the_items_were_popped_again(method: s
 
 
 def test_only_recently_expired_locks_are_remembered() -> None:
-    queue = DrivenQueue(max_deliveries=1_000_000)
+    queue = QueueDriver(max_deliveries=1_000_000)
     queue.push("x")
     late = []
     for _ in range(EXPIRED_REMEMBERED + 1):
@@ -139,7 +139,7 @@ def test_only_recently_expired_locks_are_remembered() -> None:
     ],
 )
 def test_expiry_is_noticed_by_every_operation(method: str, data: Any) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     late = queue.lock(ttl_seconds=10)["lock_id"]
     queue.pass_time(10)
@@ -151,7 +151,7 @@ def test_expiry_is_noticed_by_every_operation(method: str, data: Any) -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_revive_a_lock() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     late = queue.lock(ttl_seconds=10)["lock_id"]
     queue.pass_time(11)
@@ -163,7 +163,7 @@ def test_a_clock_that_is_set_back_does_not_revive_a_lock() -> None:
 
 
 def test_a_lock_outlives_a_restart() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     lock_id = queue.lock()["lock_id"]
     queue.restart()
@@ -175,21 +175,21 @@ def test_a_lock_outlives_a_restart() -> None:
     ("asked", "given"), [(-(10**30), 1), (-1, 1), (0, 1), (1, 1), (30, 30), (300, 300), (301, 300), (10**30, 300)]
 )
 def test_a_time_to_live_is_taken_as_1_to_300(asked: int, given: int) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     assert queue.lock(ttl_seconds=asked)["lock_expires_at"] == MORNING + given
 
 
 @pytest.mark.parametrize("asked", ["30", 1.5, 30.0, True, None, [30]])
 def test_a_time_to_live_that_is_no_integer_is_refused(asked: Any) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     assert code(queue.call("PopWithAck", {"ttl_seconds": asked})) == "INVALID_REQUEST"
     assert queue.pop() == ["x"]
 
 
 def test_extending_adds_to_the_expiry_but_not_past_300_seconds_from_now() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("x")
     lock_id = queue.lock(ttl_seconds=10)["lock_id"]
     queue.pass_time(4)
@@ -204,7 +204,7 @@ def test_extending_adds_to_the_expiry_but_not_past_300_seconds_from_now() -> Non
 
 
 def test_each_of_several_locks_is_extended_alone() -> None:
-    queue = DrivenQueue(max_locks=3)
+    queue = QueueDriver(max_locks=3)
     queue.push(*range(3))
     locks = [queue.lock(ttl_seconds=10)["lock_id"] for _ in range(3)]
     queue.call("ExtendLock", {"lock_id": locks[1], "additional_ttl_seconds": 20})
@@ -215,7 +215,7 @@ def test_each_of_several_locks_is_extended_alone() -> None:
 
 
 def test_an_item_carries_how_often_it_was_delivered_and_the_last_error() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     [item_id] = queue.push("x", priority=4)
 
     def deliver() -> dict[str, Any]:
@@ -238,7 +238,7 @@ def test_an_item_carries_how_often_it_was_delivered_and_the_last_error() -> None
 
 
 def test_the_first_lock_lies_in_the_metadata() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push({"id": 1})
     queue.push({"id": 2}, priority=1)
     locked = queue.lock(2)
@@ -252,7 +252,7 @@ def test_the_first_lock_lies_in_the_metadata() -> None:
 
 
 def test_the_metadata_counts_what_waits_by_priority() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("a", "b", "c")
     queue.push(*range(5), priority=1)
     metadata = queue.value("metadata")
@@ -263,7 +263,7 @@ def test_the_metadata_counts_what_waits_by_priority() -> None:
 
 
 def test_every_lock_has_an_item_of_its_own() -> None:
-    queue = DrivenQueue(max_locks=50)
+    queue = QueueDriver(max_locks=50)
     queue.push(*range(100))
     held = [tuple(queue.lock(2)["items"]) for _ in range(50)]
     assert sorted(item for items in held for item in items) == list(range(100))
@@ -272,7 +272,7 @@ def test_every_lock_has_an_item_of_its_own() -> None:
 
 
 def test_an_empty_id_is_held_by_no_lock() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("a")
     lock_id = queue.lock()["lock_id"]
     for method in ("Abandon", "DeadLetter"):

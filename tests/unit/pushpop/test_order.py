@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast.pushpop.core.lanes import SEGMENT_ITEMS
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 
 def test_lowest_priority_first_and_first_in_first_out_inside_one() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("b1", "b2", priority=5)
     queue.push("a1", priority=0)
     queue.push("b3", priority=5)
@@ -21,14 +21,14 @@ def test_lowest_priority_first_and_first_in_first_out_inside_one() -> None:
 
 
 def test_priorities_count_as_numbers() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     for priority in (10, 2, 100, 1, 2**31 - 1):
         queue.push(priority, priority=priority)
     assert queue.pop(100) == [1, 2, 10, 100, 2**31 - 1]
 
 
 def test_a_bulk_may_mix_priorities() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     answer = queue.call(
         "Push", {"items": [{"item": "late", "priority": 3}, {"item": "soon"}, {"item": "later", "priority": 3}]}
     )
@@ -37,7 +37,7 @@ def test_a_bulk_may_mix_priorities() -> None:
 
 
 def test_order_is_kept_over_many_segments() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     many = list(range(3 * SEGMENT_ITEMS + 7))
     for start in range(0, len(many), 30):
         queue.push(*many[start : start + 30])
@@ -66,7 +66,7 @@ def test_order_is_kept_over_many_segments() -> None:
     ],
 )
 def test_an_item_comes_back_as_it_was_pushed(payload: Any) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(payload)
     queue.restart()
     assert json.dumps(queue.lock()["items"]) == json.dumps([payload])
@@ -76,7 +76,7 @@ def test_an_item_comes_back_as_it_was_pushed(payload: Any) -> None:
 
 
 def test_an_id_is_never_used_again() -> None:
-    queue = DrivenQueue(max_locks=5)
+    queue = QueueDriver(max_locks=5)
     seen: list[str] = []
     for turn in range(60):
         seen += queue.push(*range(turn % 7 + 1), priority=turn % 3)
@@ -97,7 +97,7 @@ def test_an_id_is_never_used_again() -> None:
 
 
 def test_an_id_of_a_push_that_was_not_saved_may_be_given_again_but_only_once() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.turn(("Push", {"item": "lost"}), saved=False)
     first, second = queue.push("kept"), queue.push("kept too")
     assert first != second
@@ -106,7 +106,7 @@ def test_an_id_of_a_push_that_was_not_saved_may_be_given_again_but_only_once() -
 
 @pytest.mark.parametrize("how", ["abandoned", "expired"])
 def test_what_comes_back_goes_to_the_front_of_its_priority_in_its_order(how: str) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("a1", "a2", priority=1)
     queue.push("b1", priority=2)
     locked = queue.lock(3)
@@ -122,7 +122,7 @@ def test_what_comes_back_goes_to_the_front_of_its_priority_in_its_order(how: str
 
 
 def test_order_is_restored_whichever_lock_ends_first() -> None:
-    queue = DrivenQueue(max_locks=3)
+    queue = QueueDriver(max_locks=3)
     queue.push(*range(8))
     first, second, third = (queue.lock(2)["lock_id"] for _ in range(3))
     queue.call("Abandon", {"lock_id": third})
@@ -134,7 +134,7 @@ def test_order_is_restored_whichever_lock_ends_first() -> None:
 
 
 def test_what_came_back_may_be_taken_in_parts_and_come_back_again() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(*range(5))
     queue.call("Abandon", {"lock_id": queue.lock(4)["lock_id"]})
     assert queue.pop() == [0]
@@ -147,7 +147,7 @@ def test_what_came_back_may_be_taken_in_parts_and_come_back_again() -> None:
 
 
 def test_order_is_kept_when_a_priority_was_empty_in_between() -> None:
-    queue = DrivenQueue(max_locks=2)
+    queue = QueueDriver(max_locks=2)
     queue.push("old")
     locked = queue.lock()
     queue.push("new")

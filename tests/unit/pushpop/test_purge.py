@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from holdfast.pushpop.core.deferred_deletes import SWEEP_AT_ONCE
 from holdfast.pushpop.core.lanes import SEGMENT_ITEMS
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 
 def test_all_that_waits_is_gone_and_counted() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(*range(5))
     queue.push(*range(3), priority=2)
     assert queue.call("Purge") == {"success": True, "purged": 8}
@@ -19,7 +19,7 @@ def test_all_that_waits_is_gone_and_counted() -> None:
 
 
 def test_what_was_given_back_waits_too() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(*range(5))
     queue.call("Abandon", {"lock_id": queue.lock(3)["lock_id"]})
     assert queue.call("Purge")["purged"] == 5
@@ -28,7 +28,7 @@ def test_what_was_given_back_waits_too() -> None:
 
 
 def test_what_is_locked_stays() -> None:
-    queue = DrivenQueue(max_locks=3)
+    queue = QueueDriver(max_locks=3)
     queue.push(*range(10))
     kept, returned = queue.lock(2)["lock_id"], queue.lock(2)["lock_id"]
     assert queue.call("Purge")["purged"] == 6
@@ -42,7 +42,7 @@ def test_what_is_locked_stays() -> None:
 
 
 def test_what_is_pushed_afterwards_is_not_purged() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push(*range(250))
     queue.call("Purge")
     queue.push("new")
@@ -53,7 +53,7 @@ def test_what_is_pushed_afterwards_is_not_purged() -> None:
 
 
 def test_a_large_queue_is_swept_in_the_background_some_at_a_time() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     segments = 2 * SWEEP_AT_ONCE + 50
     for start in range(0, segments * SEGMENT_ITEMS, 1000):
         queue.push(*range(start, start + 1000))
@@ -72,7 +72,7 @@ def test_a_large_queue_is_swept_in_the_background_some_at_a_time() -> None:
 
 
 def test_a_delayed_item_that_came_back_after_a_purge_is_gone_with_the_next() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.call("Push", {"item": "a", "delay_seconds": 1})
     queue.pass_time(2)
     lock_id = queue.lock()["lock_id"]

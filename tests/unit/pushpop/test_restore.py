@@ -14,10 +14,10 @@ from holdfast.pushpop.reader import QueueReader
 from holdfast.runtime.serialization import dump
 from tests.properties.operations import Known, Operations
 from tests.properties.sizes import small
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 
-def seen(queue: DrivenQueue) -> list[Any]:
+def seen(queue: QueueDriver) -> list[Any]:
     """All that can be seen of it without changing it."""
     in_flight = sorted(queue.call("InFlight")["locks"], key=str)
     stats = queue.call("Stats")
@@ -29,7 +29,7 @@ def seen(queue: DrivenQueue) -> list[Any]:
 def test_a_restart_changes_nothing(seed: int) -> None:
     generator = random.Random(seed)
     with small(generator):
-        queue, make = DrivenQueue(), Operations(generator)
+        queue, make = QueueDriver(), Operations(generator)
         locks: list[str] = []
         ids: list[str] = []
         for _ in range(150):
@@ -46,7 +46,7 @@ def test_a_restart_changes_nothing(seed: int) -> None:
 
 
 def test_a_turn_that_is_not_saved_has_not_happened() -> None:
-    queue = DrivenQueue(max_locks=3)
+    queue = QueueDriver(max_locks=3)
     queue.push("a", "b", "c")
     lock_id = queue.lock()["lock_id"]
     before, stored = seen(queue), dict(queue.store)
@@ -66,7 +66,7 @@ def test_a_turn_that_is_not_saved_has_not_happened() -> None:
 
 
 def test_a_turn_that_changes_nothing_writes_nothing() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.push("a", "b")
     queue.lock()
     for method in ("Pop", "PopWithAck", "Peek", "InFlight", "Stats", "GetConfig"):
@@ -84,7 +84,7 @@ def test_a_turn_that_changes_nothing_writes_nothing() -> None:
     ],
 )
 def test_a_state_of_another_format_is_refused_in_a_sentence(metadata: dict[str, Any], found: str) -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     queue.store["metadata"] = dump(metadata)
     with pytest.raises(StorageBroken, match=f"Queue orders .*{found}.*reads format {FORMAT}"):
         queue.pop()
@@ -94,7 +94,7 @@ def test_a_state_of_another_format_is_refused_in_a_sentence(metadata: dict[str, 
 
 def test_what_is_passed_while_looking_leaves_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "SEGMENT_ITEMS", 2)
-    queue = DrivenQueue()
+    queue = QueueDriver()
     [_, second, _] = queue.push("a", "b", "c")
     assert queue.call("Revoke", {"id": second})["success"]
     assert queue.pop() == ["a"]

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from holdfast.pushpop.core.segment_codec import decode, encode
-from tests.support.queue_driver import DrivenQueue
+from tests.support.queue_driver import QueueDriver
 
 PLAIN: dict[str, Any] = {"item": '{"a":1}', "at": 1.5}
 
@@ -41,7 +41,7 @@ def test_what_is_only_pushed_is_lines_and_times() -> None:
 
 
 def test_payloads_that_look_like_several_stay_one() -> None:
-    queue = DrivenQueue()
+    queue = QueueDriver()
     payloads = ["a\nb", "", "\n", {"\n": "\r\n"}, ["\u2028"], None]
     queue.push(*payloads)
     queue.restart()

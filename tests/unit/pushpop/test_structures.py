@@ -1,4 +1,4 @@
-"""What a queue is made of, each part against the plainest model of it: calendar, shelf, dedup ids, pace."""
+"""Data structures of a queue against plain models of them: due times, delayed items, dedup ids, token bucket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.pushpop.core import dedup_log as dedup
 from holdfast.pushpop.core import delayed as delayed_items
-from holdfast.pushpop.core import due_index as due_index
+from holdfast.pushpop.core import due_index
 from holdfast.pushpop.core.dedup_log import DedupLog
 from holdfast.pushpop.core.delayed import DelayedItems
 from holdfast.pushpop.core.due_index import DueIndex, moment_of, tick_of

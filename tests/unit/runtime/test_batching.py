@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidRequest, SaveFailed
-from holdfast.runtime import batching as gather
+from holdfast.runtime import batching
 from holdfast.runtime.batching import CallBatcher, serve_session
 from holdfast.runtime.dapr_sdk import JsonSerializer
 from holdfast.runtime.serialization import dump
@@ -125,7 +125,7 @@ def test_an_actor_is_not_held_for_long() -> None:
         assert echo.calls == len(echo.turns)
         await asyncio.sleep(60)
         assert gatherer._waiting == {}
-        assert gather._sessions == {}
+        assert batching._sessions == {}
 
     _play(body)
 
@@ -172,7 +172,7 @@ def test_nobody_answers_for_the_calls_of_others() -> None:
 
         asked = asyncio.create_task(gatherer.call("e", "a"))
         await asyncio.sleep(0.5)
-        [visit] = gather._sessions
+        [visit] = batching._sessions
         calls = {"calls": [{"method": "a", "data": None}], "visit": visit}
         assert await serve_session(echo, ECHO, "another", calls, forged) == {"replies": ["forged"]}  # type: ignore[arg-type]
         assert await asked == {"method": "a", "data": None}
@@ -239,7 +239,7 @@ async def test_more_calls_than_travel_together_are_refused() -> None:
     async def turn(calls: list[tuple[str, Any]]) -> dict[str, Any]:
         return {"replies": [{}] * len(calls)}
 
-    calls = [{"method": "Look", "data": None}] * (gather.MAX_CALLS + 1)
+    calls = [{"method": "Look", "data": None}] * (batching.MAX_CALLS + 1)
     assert len((await serve_session(Echo(), ECHO, "e", {"calls": calls}, turn))["replies"]) == len(calls)
     with pytest.raises(InvalidRequest, match="at most 201"):
         await serve_session(Echo(), ECHO, "e", {"calls": [*calls, calls[0]]}, turn)

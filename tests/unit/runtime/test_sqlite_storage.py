@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.errors import InvalidRequest, Unavailable
-from holdfast.runtime.embedded import commit_policy as pace
+from holdfast.runtime.embedded import commit_policy
 from holdfast.runtime.embedded.sqlite import SqliteStorage, _transact
 from holdfast.runtime.in_process.storage import Write
 
@@ -133,15 +133,15 @@ def test_what_has_expired_leaves_the_file_a_bounded_number_at_a_time(tmp_path: P
 @pytest.fixture
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Saves that come one by one are committed where they are asked for, whatever the disk of this machine."""
-    monkeypatch.setattr(pace, "SHORT", float("inf"))
-    monkeypatch.setattr(pace, "LONG", float("inf"))
+    monkeypatch.setattr(commit_policy, "SHORT", float("inf"))
+    monkeypatch.setattr(commit_policy, "LONG", float("inf"))
 
 
 @pytest.mark.usefixtures("quick_disk")
 def test_saves_one_by_one_wait_for_no_thread_and_are_there_for_others(tmp_path: Path) -> None:
     async def body(storage: SqliteStorage) -> None:
-        for number in range(pace.LOOK + pace.HERE):
-            if number >= pace.LOOK:
+        for number in range(commit_policy.LOOK + commit_policy.HERE):
+            if number >= commit_policy.LOOK:
                 # Done as soon as it is asked for, but for letting others run.
                 saving = storage.save([*write(f"k{number}"), *write(f"l{number}")])
                 assert saving.send(None) is None
@@ -149,18 +149,20 @@ def test_saves_one_by_one_wait_for_no_thread_and_are_there_for_others(tmp_path: 
                     saving.send(None)
             else:
                 await storage.save(write(f"k{number}"))
-        keys = [f"k{number}" for number in range(pace.LOOK + pace.HERE)]
+        keys = [f"k{number}" for number in range(commit_policy.LOOK + commit_policy.HERE)]
         assert len(await storage.load(keys)) == len(keys)
 
     on_a_file(tmp_path / "state.db", body)
     with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM state").fetchone() == (pace.LOOK + 2 * pace.HERE,)
+        assert connection.execute("SELECT count(*) FROM state").fetchone() == (
+            commit_policy.LOOK + 2 * commit_policy.HERE,
+        )
 
 
 @pytest.mark.usefixtures("quick_disk")
 def test_what_cannot_be_committed_at_once_waits_for_the_writer(tmp_path: Path) -> None:
     async def body(storage: SqliteStorage) -> None:
-        for number in range(pace.LOOK + 1):
+        for number in range(commit_policy.LOOK + 1):
             await storage.save(write(f"k{number}"))
         with contextlib.closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -185,7 +187,7 @@ def test_the_log_is_emptied_though_nearly_all_are_committed_at_once(tmp_path: Pa
             await storage.save([Write("key", b'"%b"' % (b"%05d" % number * 1000), None)])
             largest = max(largest, (tmp_path / "state.db-wal").stat().st_size)
         # A thousand pages, when SQLite empties it, and what may come before that is seen.
-        assert 0 < largest < (1000 + 8 * pace.HERE) * 4200
+        assert 0 < largest < (1000 + 8 * commit_policy.HERE) * 4200
 
     on_a_file(tmp_path / "state.db", body)
 
@@ -199,7 +201,7 @@ def test_many_at_once_are_the_writers_also_where_saves_came_one_by_one(
     monkeypatch.setattr(SqliteStorage, "_commit_inline", lambda *given: here.append(given) or commit_here(*given))
 
     async def body(storage: SqliteStorage) -> None:
-        for number in range(pace.LOOK + 1):
+        for number in range(commit_policy.LOOK + 1):
             await storage.save(write(f"k{number}"))
         assert len(here) == 1
         await asyncio.gather(*(storage.save(write(f"many{number}")) for number in range(200)))
@@ -207,7 +209,7 @@ def test_many_at_once_are_the_writers_also_where_saves_came_one_by_one(
         # So are those that come one by one for a while, until that is seen.
         await storage.save(write("after"))
         assert len(here) == 2
-        for number in range(2 * pace.LOOK):
+        for number in range(2 * commit_policy.LOOK):
             await storage.save(write(f"l{number}"))
         assert len(here) > 2
 
@@ -229,7 +231,7 @@ def test_what_is_saved_later_comes_later_though_the_earlier_was_given_up(
     monkeypatch.setattr(SqliteStorage, "_commit", held_up)
 
     async def body(storage: SqliteStorage) -> None:
-        for number in range(pace.LOOK + 1):
+        for number in range(commit_policy.LOOK + 1):
             await storage.save(write(f"k{number}"))
         early = asyncio.create_task(storage.save([Write("key", b'"early%b"' % (b"x" * 100_000), None)]))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Requests that must change nothing."""
+"""Requests that must be refused and change nothing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 REQUEUE, EXTEND = "in-flight/kX3vQ1/requeue", "in-flight/kX3vQ1/extend"
 
 
-class Watch:
-    """Sees to it that requests change nothing."""
+class RefusalCheck:
+    """Collects requests that are not refused as they should be; at its end, nothing new may be stored."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._failures: list[str] = []
         self._keys: set[str] = set()
 
-    async def __aenter__(self) -> Watch:
+    async def __aenter__(self) -> RefusalCheck:
         self._keys = await self._server.stack.stored_keys()
         return self
 
