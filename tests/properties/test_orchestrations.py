@@ -38,7 +38,7 @@ def test_patched_code_replays_old_and_new_histories(part: int) -> None:
     seeds = fresh_seeds(1000 * DEPLOYS // PARTS)
     marked = 0
     for seed in seeds:
-        with told(seed, "test_orchestrations.py"):
+        with noting_seed(seed, "test_orchestrations.py"):
             marked += deploy(seed)
     if len(seeds) > 1:
         assert marked > len(seeds) / 10
