@@ -39,6 +39,7 @@ from holdfast.gateway.middleware.http_protocol import with_deadlines
 from holdfast.gateway.middleware.inner_calls import InnerCalls
 from holdfast.gateway.middleware.rate_limit import RateLimit
 from holdfast.gateway.openapi import document as openapi
+from holdfast.gateway.orchestration_lists import OrchestrationLists
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues.routes import Queues
 from holdfast.gateway.quotas.quotas import NO_QUOTAS
@@ -144,9 +145,11 @@ def create_gateway(
     page.install(app)
     queues = Queues(host.client, quotas, alone=isinstance(host, InProcessHost))
     orchestrations = Orchestrations(host.client)
+    lists = OrchestrationLists(host.client)
     idempotency = Idempotency(host.client, quotas)
     audit = AuditLog()
-    endpoints = Endpoints([*queues.endpoints(), *orchestrations.endpoints(), *idempotency.endpoints()], audit)
+    routes = (queues, orchestrations, lists, idempotency)
+    endpoints = Endpoints([endpoint for part in routes for endpoint in part.endpoints()], audit)
     openapi.install(app, endpoints)
     sidecar_roots = () if host.sidecar_app is None else _SIDECAR_ROOTS
     by_root: dict[str, ASGIApp] = dict.fromkeys(endpoints.roots, endpoints)

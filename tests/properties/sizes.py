@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 from unittest.mock import patch
 
+from holdfast.orchestration.index import instance_index, tree
 from holdfast.orchestration.storage import outbox as outbox_entries
 from holdfast.orchestration.storage import record
 from holdfast.pushpop import index
@@ -49,6 +50,11 @@ _INSTANCES: Sizes = (
     (record, "EARLIER_KEPT", (1, 2, 10)),
     (record, "SWEEP_AT_ONCE", (1, 2, 200)),
 )
+_INDEX: Sizes = (
+    (tree, "LEAF_ENTRIES", (4, 5, 48)),
+    (tree, "INNER_ENTRIES", (4, 5, 96)),
+    (instance_index, "_PAGES_AT_ONCE", (1, 8, 64)),
+)
 
 
 @contextmanager
@@ -65,3 +71,7 @@ def small(random: random.Random, sizes: Sizes = _QUEUES) -> Iterator[None]:
 
 def small_instances(random: random.Random) -> AbstractContextManager[None]:
     return small(random, _INSTANCES)
+
+
+def small_index(random: random.Random) -> AbstractContextManager[None]:
+    return small(random, _INDEX)

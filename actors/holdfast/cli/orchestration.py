@@ -202,7 +202,7 @@ def delete(server: Server, as_json: bool, instance_id: str, force: bool, yes: bo
 @option("--limit", type=click.IntRange(1), default=50, help="Largest number to list.")
 @server_command
 def list_them(server: Server, as_json: bool, status: str | None, name: str | None, limit: int) -> None:
-    """List instances, ordered by id. Exits with 3 when there are none."""
+    """List instances, the newest first. Exits with 3 when there are none."""
     found: list[Answer] = []
     cursor: str | None = None
     with server.connect() as session:

@@ -200,7 +200,7 @@ class Client:
     async def orchestrations(
         self, *, status: str | None = None, name: str | None = None, page_size: int = 50
     ) -> AsyncIterator[OrchestrationSummary]:
-        """Iterates over the instances, ordered by id; ``status`` and ``name`` (of the orchestration) filter them."""
+        """Iterates over the instances, the newest first; ``status`` and ``name`` (of the orchestration) filter them."""
         cursor: str | None = None
         while True:
             page = await list_runs(self._connection, page_size, cursor, status, name)

@@ -74,16 +74,24 @@ class HttpRequest:
         return caller
 
     def query(self, model: type[Query]) -> Query:
-        """Returns the query parsed into this model. Raises InvalidRequest."""
+        """Returns the query parsed into this model. Raises InvalidRequest.
+
+        Only parameters in its ``repeatable`` may be given several times.
+        """
         try:
             text = self._scope["query_string"].decode("ascii")
             if text.count("&") >= MAX_PARAMETERS:
                 raise InvalidRequest(f"A query may have at most {MAX_PARAMETERS} parameters.")
             pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
-            given = dict(pairs)
-            if len(given) < len(pairs):
+            repeatable: frozenset[str] = getattr(model, "repeatable", frozenset())
+            once = [pair for pair in pairs if pair[0] not in repeatable]
+            given: dict[str, Any] = dict(once)
+            if len(given) < len(once):
                 # A proxy before this server may have checked the other value.
                 raise InvalidRequest("A query parameter is given twice: give each one once.")
+            for name, value in pairs:
+                if name in repeatable:
+                    given.setdefault(name, []).append(value)
             return model.model_validate(given)
         except ValidationError as error:
             raise InvalidRequest(explain(error)) from None

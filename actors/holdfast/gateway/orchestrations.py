@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.errors import HostStopping
+from holdfast.errors import HostStopping, InvalidRequest
 from holdfast.gateway.auth.principal import Role
 from holdfast.gateway.middleware.body_limits import MAX_TEXT_CALL
 from holdfast.gateway.openapi import orchestrations as documents
 from holdfast.gateway.query_params import FLAG, INTEGER, NUMBER
 from holdfast.gateway.routing import Accepted, Endpoint
-from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
+from holdfast.kinds import ORCHESTRATION_TYPE
 from holdfast.names import check_id, qualify
 from holdfast.orchestration.actor.actor import waiting_for
 from holdfast.orchestration.api.requests import (  # noqa: TC001 (pydantic looks them up)
@@ -24,10 +24,7 @@ from holdfast.orchestration.api.requests import (  # noqa: TC001 (pydantic looks
     StartEvent,
     TagsField,
 )
-from holdfast.orchestration.index.instance_index import shards_of
 from holdfast.orchestration.recovery.fresh_ids import FreshIds
-from holdfast.orchestration.status import Status  # noqa: TC001 (pydantic looks it up)
-from holdfast.pushpop.api.replies import iso
 from holdfast.pushpop.api.requests import Request
 from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.notifier import Notifier, Subscription
@@ -41,9 +38,11 @@ if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
 MAX_WAIT_SECONDS = 300.0
-MAX_LISTED = 100
 # An instance loses its subscribers when its actor moves or restarts, so a wait asks again at this interval.
 ASK_AGAIN_SECONDS = 10.0
+
+#: Ids of instances that would have the paths of other calls.
+RESERVED_IDS = frozenset({"bulk", "counts"})
 
 Answer = dict[str, Any]
 
@@ -63,13 +62,6 @@ class HistoryQuery(Query):
 
 class WaitQuery(Query):
     timeout_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS), NUMBER] = 30.0
-
-
-class ListQuery(Query):
-    status: Annotated[Status | None, Field(description="Only instances with this status.")] = None
-    name: Annotated[str | None, Field(max_length=255, description="Only instances of this orchestration.")] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED), INTEGER] = 50
-    cursor: Annotated[str, Field(max_length=255, description="next_cursor of the previous page.")] = ""
 
 
 class EventQuery(Query):
@@ -122,7 +114,6 @@ class Orchestrations:
         one = "/orchestrations/{instance_id}"
         return [
             Endpoint("POST", "/orchestrations/{name}/start", self.start, documents.start(StartBody), Role.USER),
-            Endpoint("GET", "/orchestrations", self.list, documents.listed(ListQuery), Role.READER, bulky=True),
             Endpoint("GET", one, self._asking("Status"), documents.STATUS, Role.READER, bulky=True),
             Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery), Role.READER, bulky=True),
             Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery), Role.READER),
@@ -149,11 +140,7 @@ class Orchestrations:
         request = {"name": name, **body.options(), "seed": secrets.token_hex(8)}
         tenant = call.caller.tenant
         given = body.instance_id
-        with (
-            self._fresh_ids.name(tenant)
-            if given is None
-            else nullcontext(check_id(given, "instance id")) as instance_id
-        ):
+        with self._fresh_ids.name(tenant) if given is None else nullcontext(_new_id(given)) as instance_id:
             answer = await self._ask(qualify(tenant, instance_id), "Start", request)
         result: Answer = {name: answer[name] for name in ("instance_id", "created", "delivered") if name in answer}
         return Accepted(result) if answer["created"] else result
@@ -201,34 +188,6 @@ class Orchestrations:
         finally:
             disconnected.cancel()
 
-    async def list(self, call: HttpRequest) -> Answer:
-        query = call.query(ListQuery)
-        asked = {"after": query.cursor, "limit": query.limit + 1, "status": query.status, "name": query.name}
-        body = dump({key: value for key, value in asked.items() if value is not None})
-        found: dict[str, Answer] = {}
-        upto: str | None = None
-        for page in await asyncio.gather(
-            *(
-                self._client.invoke_method(INSTANCE_INDEX_TYPE, shard, "List", body)
-                for shard in shards_of(call.caller.tenant)
-            )
-        ):
-            answer = load(page)
-            for instance_id, name, status, at, _ in answer["instances"]:
-                entry = {"instance_id": instance_id, "name": name, "status": status, "created_at": iso(at)}
-                found[instance_id] = entry
-            if answer["upto"] is not None:
-                # The shard has not searched beyond this id.
-                upto = answer["upto"] if upto is None else min(upto, answer["upto"])
-        names = sorted(name for name in found if upto is None or name <= upto)
-        shown = names[: query.limit]
-        result: Answer = {"orchestrations": [found[name] for name in shown]}
-        if len(names) > query.limit:
-            result["next_cursor"] = shown[-1]
-        elif upto is not None:
-            result["next_cursor"] = upto
-        return result
-
     def _asking(self, method: str) -> Callable[[HttpRequest], Awaitable[Answer]]:
         async def ask(call: HttpRequest) -> Answer:
             return await self._ask(_address(call), method, None)
@@ -255,6 +214,12 @@ class Orchestrations:
 
     async def _ask(self, address: str, method: str, data: Any) -> Answer:
         return raise_for_refusal(await self._batcher.call(address, method, dump(data)))
+
+
+def _new_id(given: str) -> str:
+    if given in RESERVED_IDS:
+        raise InvalidRequest(f"instance_id: {given} is the path of another call, choose another id.")
+    return check_id(given, "instance id")
 
 
 def _address(call: HttpRequest) -> str:

@@ -6,6 +6,8 @@ Pydantic alone would also accept ``1_0``, ``1.0`` and `` 1`` as integers, and ``
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -29,3 +31,19 @@ def _looks_like(pattern: str, what: str) -> BeforeValidator:
 INTEGER = _looks_like(r"[+-]?\d+", "an integer")
 NUMBER = _looks_like(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", "a number")
 FLAG = _looks_like("true|false", "true or false")
+
+
+def _unix_time(given: Any) -> float:
+    try:
+        if not isinstance(given, str) or len(given) > MAX_LENGTH:
+            raise ValueError
+        moment = datetime.fromisoformat(given)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise PydanticCustomError(
+            "query_time", "Input should be a time in ISO 8601, such as 2026-02-28T16:13:35Z"
+        ) from None
+
+
+#: A time in ISO 8601, in UTC unless it says otherwise, as Unix seconds.
+MOMENT = BeforeValidator(_unix_time, json_schema_input_type=str)

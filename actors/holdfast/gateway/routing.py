@@ -87,6 +87,9 @@ class Endpoints:
         self._shapes: dict[tuple[bytes | None, int], list[tuple[tuple[bytes | None, ...], dict[str, Endpoint]]]] = {}
         for shape, verbs in shapes.items():
             self._shapes.setdefault((shape[0], len(shape)), []).append((shape, verbs))
+        for alike in self._shapes.values():
+            # A path without parameters is found before one that a parameter makes.
+            alike.sort(key=lambda shape: shape[0].count(None))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

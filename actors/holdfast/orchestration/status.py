@@ -17,3 +17,4 @@ class Status(StrEnum):
 
 
 ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+NOT_ENDED = tuple(status for status in Status if status not in ENDED)

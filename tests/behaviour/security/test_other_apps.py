@@ -34,7 +34,7 @@ INTERNAL = [
     ("IdempotencyActor", "acme@0", "Get", None),
     ("IdempotencyActor", "default@0", "Get", None),
     ("QueueIndexActor", "0", "List", {}),
-    ("InstanceIndexActor", "0", "List", {}),
+    ("InstanceIndexActor", "0", "Find", {}),
     ("TenantIndexActor", "0", "List", {}),
     ("NotifierActor", "0", "ProcessId", None),
     ("RescuerActor", "0", "ProcessId", None),

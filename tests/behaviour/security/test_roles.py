@@ -44,6 +44,7 @@ ROLES = {
     f"POST {ONE}/outcome": "user",
     f"POST {ONE}/awaited": "user",
     "GET /orchestrations": "reader",
+    "GET /orchestrations/counts": "reader",
     f"GET {ONE}": "reader",
     f"GET {ONE}/history": "reader",
     f"GET {ONE}/wait": "reader",

@@ -24,6 +24,7 @@ from holdfast.runtime.simulated import Faults, MemoryStorage, SimulatedHost, Vir
 from holdfast.worker.local_source import LocalWorkSource
 from holdfast.worker.worker import Worker
 from tests.properties.instances.programs import FITTING, REFUSING_QUEUE, foreign, record
+from tests.support.index_contents import check_stored_index
 
 if TYPE_CHECKING:
     import random
@@ -128,6 +129,7 @@ class Server:
 
     async def kill(self) -> None:
         """The process is gone at once, whatever it was doing."""
+        check_stored_index(self.storage.rows)
         self.disturbed()
         if self._host is not None and not self._host.crashed.is_set():
             self._host.crash()
@@ -223,10 +225,16 @@ class Server:
 
     async def listed(self) -> dict[str, tuple[str, str]]:
         """Name and status of each instance in the index."""
-        found = {}
+        found: dict[str, tuple[str, str]] = {}
         for shard in range(SHARDS):
-            answer = await self.ask(INSTANCE_INDEX_TYPE, str(shard), "List", {"limit": 1000})
-            found.update({entry[0]: (entry[1], entry[2]) for entry in answer["instances"]})
+            position = None
+            while True:
+                body = {"limit": 1000, "position": position}
+                answer = await self.ask(INSTANCE_INDEX_TYPE, str(shard), "Find", body)
+                found.update({entry[1]: (entry[2], entry[4]) for entry in answer["entries"]})
+                position = answer["position"]
+                if position is None:
+                    break
         return found
 
     def _accepted(self, answer: Any, instance_id: str, method: str) -> Any:

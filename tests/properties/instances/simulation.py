@@ -24,7 +24,8 @@ from tests.properties.instances.cases import (
 from tests.properties.instances.faults import LATEST, FaultInjector, Scenario
 from tests.properties.instances.programs import record
 from tests.properties.instances.server import QUEUES, Server
-from tests.properties.sizes import small_instances
+from tests.properties.sizes import small_index, small_instances
+from tests.support.index_contents import check_stored_index
 from tests.support.seeds import noting_seed, reproducible
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def simulate_instances(seed: int, instances: int, focus: Focus | None = None) ->
     Answers how many operations that were: calls of users, activities that ran, and troubles.
     """
     generator = random.Random(seed)
-    with noting_seed(seed, "test_instances.py"), small_instances(generator), reproducible(seed):
+    index_sizes = small_index(random.Random(seed))
+    with noting_seed(seed, "test_instances.py"), small_instances(generator), index_sizes, reproducible(seed):
         return VirtualTimeLoop.run(_Run(seed, generator, instances, focus).run())
 
 
@@ -158,6 +160,7 @@ class _Run:
         for case in self._cases:
             if case.kept:
                 assert listed[case.instance_id] == (case.name, case.status)
+        assert check_stored_index(self._server.storage.rows) == len(listed)
 
     async def _check_deletion(self) -> None:
         """Nothing is left of what is deleted; children are not."""
@@ -165,5 +168,8 @@ class _Run:
             if case.kept:
                 await self._server.instance(case.instance_id, "Delete")
         await asyncio.sleep(60)
+        listed = await self._server.listed()
         for case in self._cases:
             assert not self._server.rows_of(case.instance_id)
+            assert case.instance_id not in listed
+        assert check_stored_index(self._server.storage.rows) == len(listed)

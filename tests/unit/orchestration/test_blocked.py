@@ -16,7 +16,7 @@ from holdfast.orchestration.index.instance_index import shard_of
 from holdfast.orchestration.storage.blocking import LONGEST_RETRY_SECONDS, RETRY_SECONDS
 from holdfast.orchestration.storage.inbox import CHUNK_MESSAGES
 from holdfast.orchestration.storage.outbox import LONGEST_PAUSE_SECONDS, RESEND_SECONDS
-from holdfast.runtime.serialization import dump, load
+from tests.support.index_contents import entries_in_index
 from tests.support.simulated import on_simulated_host, takes_little
 from tests.unit.orchestration.redeployment import ROWS, Stage
 
@@ -392,11 +392,7 @@ def test_an_input_that_changed_is_said_once(caplog: pytest.LogCaptureFixture) ->
 @on_stage
 async def test_it_is_listed_as_blocked_and_again_as_running(stage: Stage) -> None:
     async def listed() -> dict[str, str]:
-        found: dict[str, str] = {}
-        for shard in range(16):
-            call = partial(stage.host.client.invoke_method, "InstanceIndexActor", str(shard), "List")
-            found |= {entry[0]: entry[2] for entry in load(await call(dump({})))["instances"]}
-        return found
+        return {name: entry.status for name, entry in (await entries_in_index(stage.host.client)).items()}
 
     await stage.begin("i", "collector", 1)
     for _ in range(2):
@@ -414,7 +410,7 @@ async def test_a_damaged_part_of_the_index_keeps_no_others_from_being_checked(st
     for name in names:
         await stage.begin(name, "collector", 0)
     damaged = shard_of(names[0])
-    stage.host.storage.rows[f"holdfast||InstanceIndexActor||{damaged}||directory"] = (b"not JSON", None)
+    stage.host.storage.rows[f"holdfast||InstanceIndexActor||{damaged}||shard"] = (b"not JSON", None)
     async with asyncio.timeout(600):
         await stage.deploy(App())
     others = [name for name in names if shard_of(name) != damaged]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from holdfast import App, Context
 from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
 from holdfast.orchestration.actor.actor import orchestration_actor
-from holdfast.orchestration.index.instance_index import InstanceIndexActor, shards_of
+from holdfast.orchestration.index.instance_index import InstanceIndexActor
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
 from holdfast.orchestration.recovery.rescuer import RescuerActor
 from holdfast.runtime.serialization import load
 from holdfast.runtime.simulated import VirtualTimeLoop
+from tests.support.index_contents import check_stored_index, entries_in_index
 from tests.support.simulated import InstanceStage, on_simulated_host
 
 if TYPE_CHECKING:
@@ -46,14 +47,12 @@ class Stage(InstanceStage):
         return (InstanceIndexActor, TenantIndexActor, RescuerActor, orchestration_actor(app.registry))
 
     async def listed(self) -> dict[str, str]:
-        return {entry[0]: entry[2] for entry in await self.entries()}
+        entries = await entries_in_index(self.host.client)
+        assert check_stored_index(self.host.storage.rows) == len(entries)
+        return {name: entry.status for name, entry in entries.items()}
 
     async def names(self) -> dict[str, str]:
-        return {entry[0]: entry[1] for entry in await self.entries()}
-
-    async def entries(self) -> list[Any]:
-        shards = [await self.invoke(INSTANCE_INDEX_TYPE, shard, "List", {}) for shard in shards_of("default")]
-        return [entry for answer in shards for entry in answer["instances"]]
+        return {name: entry.name for name, entry in (await entries_in_index(self.host.client)).items()}
 
     async def replace(self, instance_id: str, name: str) -> None:
         """Deletes an instance and starts another of its id in one turn."""

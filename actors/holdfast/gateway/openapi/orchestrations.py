@@ -75,18 +75,6 @@ class HistoryAnswer(Answer):
     next_cursor: str | None = None
 
 
-class Listed(Answer):
-    instance_id: str
-    name: str
-    status: str
-    created_at: str
-
-
-class ListAnswer(Answer):
-    orchestrations: list[Listed]
-    next_cursor: str | None = None
-
-
 class SuccessAnswer(Answer):
     success: bool
 
@@ -131,12 +119,6 @@ _EVENT = {
     "queue": "activities",
     "attempt": 1,
 }
-_LISTED = {
-    "instance_id": "order-17",
-    "name": "checkout",
-    "status": "RUNNING",
-    "created_at": "2026-02-28T16:13:35.123Z",
-}
 _ENDED = (errors.NotFound, errors.OrchestrationEnded)
 
 
@@ -154,10 +136,6 @@ def start(body: type[BaseModel]) -> Document:
     )
     described["responses"]["200"] = described["responses"]["202"]
     return described
-
-
-def listed(query: type[BaseModel]) -> Document:
-    return document("List instances", ListAnswer, {"orchestrations": [_LISTED]}, query=query)
 
 
 def history(query: type[BaseModel]) -> Document:

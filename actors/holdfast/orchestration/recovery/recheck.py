@@ -13,17 +13,20 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import HoldfastError
-from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
+from holdfast.kinds import ORCHESTRATION_TYPE
 from holdfast.logs import message_of
 from holdfast.names import qualify
+from holdfast.orchestration.index.finder import find_in_shard
 from holdfast.orchestration.index.instance_index import shards_of
+from holdfast.orchestration.index.search import Criteria, Search
 from holdfast.orchestration.index.tenant_index import TenantDirectory
+from holdfast.orchestration.status import NOT_ENDED
 from holdfast.runtime.batching import CallBatcher
-from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from holdfast.orchestration.index.search import Position
     from holdfast.runtime.contract import HostClient
 
 Result = TypeVar("Result")
@@ -35,6 +38,7 @@ _AT_ONCE = 8
 _PAGE = 100
 _ANSWER_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_NOT_ENDED = Search(Criteria(status=list(NOT_ENDED)), newest=False, limit=_PAGE)
 
 
 class Recheck:
@@ -83,20 +87,19 @@ class Recheck:
             self._room.release()
 
     async def _not_ended(self, shard: str) -> AsyncIterator[str]:
-        after: str | None = ""
-        while after is not None:
-            asked = dump({"after": after, "limit": _PAGE, "ended": False})
+        position: Position | None = None
+        while True:
             try:
-                answer = load(
-                    await _insist(partial(self._client.invoke_method, INSTANCE_INDEX_TYPE, shard, "List", asked))
-                )
+                found = await _insist(partial(find_in_shard, self._client, shard, _NOT_ENDED, _PAGE, position))
             except HoldfastError as error:
                 # The other shards are still checked.
                 log.warning("the instances in shard %s of the index cannot be checked: %s", shard, error)
                 return
-            for entry in answer["instances"]:
-                yield entry[0]
-            after = answer["upto"]
+            for entry in found.entries:
+                yield entry.instance_id
+            if found.position is None:
+                return
+            position = found.position
 
 
 async def _insist(call: Callable[[], Awaitable[Result]]) -> Result:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.orchestration.tags import Tags
     from holdfast.runtime.reads import Reads
 
-FORMAT = 3
+FORMAT = 4
 
 # Every turn rewrites the events that are not in a segment yet, so they must stay few.
 SEGMENT_EVENTS = 32
@@ -430,8 +430,15 @@ class InstanceRecord:
         if not self.exists:
             return None
         rank = [max(self.created_at, self._rank_from), self.execution_id, self.events, self.blocking.changes]
-        entry = {"name": self.name, "status": self.status.value, "created_at": self.created_at, "rank": rank}
-        return entry | {"tags": self.tags} if self.tags else entry
+        return {
+            "name": self.name,
+            "version": self.version,
+            "status": self.status.value,
+            "created_at": self.created_at,
+            "ended_at": self.ended_at,
+            "tags": self.tags,
+            "rank": rank,
+        }
 
     # Stored form
 
@@ -517,9 +524,9 @@ def indexed_as(entry: dict[str, Any] | None) -> str | None:
     """Returns a short form of an index entry, which differs between two instances that had the same id."""
     if entry is None:
         return None
-    tags = sorted(entry.get("tags", {}).items())
-    digest = f" {blake2b(orjson.dumps(tags), digest_size=8).hexdigest()}" if tags else ""
-    return f"{entry['status']} {entry['name']} {entry['created_at']!r}{digest}"
+    others = [entry["version"], entry["ended_at"], *sorted(entry["tags"].items())]
+    digest = blake2b(orjson.dumps(others), digest_size=8).hexdigest()
+    return f"{entry['status']} {entry['name']} {entry['created_at']!r} {digest}"
 
 
 def segment_key(generation: int, execution: int, number: int | Literal[""]) -> str:
