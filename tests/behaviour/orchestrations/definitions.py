@@ -313,6 +313,11 @@ async def scheduled(ctx: Context) -> list[Any]:
     return [ctx.now().isoformat(), await ctx.receive("letters")]
 
 
+@app.orchestration
+async def abandoning(ctx: Context, child: str) -> Any:
+    return await ctx.sub(child, instance_id=f"{ctx.instance_id}-child", on_parent_end="abandon")
+
+
 @app.orchestration(timeout_seconds=1.5)
 async def in_a_hurry(ctx: Context, child: str) -> Any:
     """Cleans up when its time is over."""

@@ -53,6 +53,21 @@ async def test_cancelling_reaches_children_that_somebody_waits_for(server: Serve
 
 
 @on_every_stack
+async def test_an_abandoned_child_goes_on_without_its_parent(server: Server) -> None:
+    cancelled, deleted, awaiting = (Run(server, name) for name in ("cancelled", "deleted", "awaiting"))
+    for run in (cancelled, deleted, awaiting):
+        await run.begin("abandoning", "waiting")
+        await eventually(run.child.is_found)
+    accepted(await cancelled.tell("cancel", reason="not wanted"))
+    assert (await cancelled.ended())["status"] == "CANCELLED"
+    assert (await deleted.delete(force="true")).status == 200
+    for run in (cancelled, deleted, awaiting):
+        await run.child.raise_event("go", 7)
+        assert await run.child.output() == 7
+    assert await awaiting.output() == 7
+
+
+@on_every_stack
 async def test_a_child_that_is_cancelled_fails_its_parent(server: Server) -> None:
     run = await Run(server).begin("parent", "waiting")
     await eventually(run.child.is_found)

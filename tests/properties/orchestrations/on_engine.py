@@ -72,7 +72,7 @@ class InOrchestration:
     async def call(self, call: Call) -> str:
         given = {"label": call.label, "seconds": call.seconds, "failures": call.failures}
         if call.sub:
-            return str(await self._ctx.sub(sub, given))
+            return str(await self._ctx.sub(sub, given, on_parent_end="abandon" if call.abandoned else "cancel"))
         retry = Retry(max_attempts=call.attempts, first_delay=retry_delay(1), factor=1.3, jitter=0)
         return str(await self._ctx.call("act", given, retry=retry, priority=call.priority))
 
@@ -193,9 +193,10 @@ class World:
             if isinstance(effect, RunActivity | StartSubOrchestration):
                 self._work(effect)
             elif isinstance(effect, CancelSubOrchestration):
-                assert effect.instance_id in {
-                    event.instance_id for event in self._history if hasattr(event, "instance_id")
-                }
+                [scheduled] = [
+                    event for event in self._history if getattr(event, "instance_id", None) == effect.instance_id
+                ]
+                assert scheduled.dump().get("on_parent_end") is None
         self.saved.append(len(self._history))
         deploys = len(self.saved) == self._way.deployed_after
         if deploys or self._chance.random() < self._way.restarts:

@@ -23,6 +23,8 @@ class Call:
     sub: bool = False
     #: The priority of an activity; None for that of the instance.
     priority: int | None = None
+    #: Whether a sub-orchestration goes on when nobody waits for it.
+    abandoned: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ class Author:
         failures = self._random.choice((0, 0, 0, 1, 2))
         attempts = self._random.choice((1, 2, 3)) if kind == "call" else 1
         priority = self._random.choice((None, None, 0, 7))
-        return Call(label, self._seconds(4), failures, attempts, kind == "sub", priority)
+        abandoned = kind == "sub" and self._random.random() < 0.5
+        return Call(label, self._seconds(4), failures, attempts, kind == "sub", priority, abandoned)
 
     def _label(self) -> str:
         self._labels += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,7 +14,8 @@ from holdfast.orchestration.core.effects import CancelSubOrchestration, NotifyPa
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.instance import Verdict
 from holdfast.orchestration.core.json_records import Parent
-from holdfast.orchestration.core.messages import Start
+from holdfast.orchestration.core.messages import Cancel, Start
+from holdfast.orchestration.status import Status
 from tests.unit.orchestration.driver import Driver
 
 if TYPE_CHECKING:
@@ -113,3 +115,61 @@ def test_a_parent_is_told_how_it_ended(app: App, how: str, cold: bool) -> None:
     else:
         assert told.error is not None
         assert told.error.kind == ("error" if how == "failed" else "cancelled")
+
+
+def test_an_abandoned_child_goes_on_when_its_parent_ends_or_stops_waiting(app: App, cold: bool) -> None:
+    @app.orchestration
+    async def child(ctx: Context) -> None: ...
+
+    @app.orchestration
+    async def parent(ctx: Context) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                await asyncio.gather(
+                    ctx.sub(child, instance_id="given-up"),
+                    ctx.sub(child, instance_id="left-behind", on_parent_end="abandon"),
+                )
+        tasks = [
+            asyncio.ensure_future(ctx.sub(child, instance_id="cancelled", on_parent_end="cancel")),
+            asyncio.ensure_future(ctx.sub(child, instance_id="abandoned", on_parent_end="abandon")),
+        ]
+        await asyncio.wait(tasks)
+
+    driver = Driver(app, "p", cold=cold)
+    driver.start("parent")
+    driver.wait()
+    driver.deliver(Cancel(reason="enough"))
+    assert driver.status is Status.CANCELLED
+    cancelled = [effect.instance_id for effect in driver.effects if isinstance(effect, CancelSubOrchestration)]
+    assert cancelled == ["given-up", "cancelled"]
+    # It is awaited like any other: its parent hears of its end.
+    [abandoned] = [
+        effect
+        for effect in driver.effects
+        if isinstance(effect, StartSubOrchestration) and effect.instance_id == "abandoned"
+    ]
+    assert abandoned.parent is not None
+
+
+def test_the_outcome_of_an_abandoned_child_is_awaited(app: App, cold: bool) -> None:
+    @app.orchestration
+    async def child(ctx: Context) -> int: ...
+
+    @app.orchestration
+    async def parent(ctx: Context) -> int:
+        return await ctx.sub(child, on_parent_end="abandon")
+
+    driver = Driver(app, "p", cold=cold)
+    driver.start("parent")
+    driver.complete_sub(2, 7)
+    assert driver.output == 7
+
+
+def test_another_policy_is_refused(app: App, cold: bool) -> None:
+    @app.orchestration
+    async def parent(ctx: Context) -> None:
+        await ctx.sub("parent", on_parent_end="kill")  # type: ignore[call-overload]
+
+    driver = Driver(app, "p", cold=cold)
+    driver.start("parent")
+    assert (driver.error.type, driver.error.message) == ("ValueError", "on_parent_end is 'cancel' or 'abandon'.")

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, NotFound, OrchestrationEnded, Unavail
 from holdfast.kinds import ENDING
 from holdfast.logs import counted
 from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
-from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
+from holdfast.orchestration.core.effects import ABANDON, RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
 from holdfast.orchestration.core.history import EventRaised
 from holdfast.orchestration.core.instance import Blocked, Instance, Verdict
@@ -404,8 +404,8 @@ class LoadedInstance:
         """Returns whether an effect still has to be sent: not if its call has a result or was withdrawn."""
         if not isinstance(effect, RunActivity | StartSubOrchestration):
             return True
-        if isinstance(effect, StartSubOrchestration) and effect.parent is None:
-            return True  # detached
+        if isinstance(effect, StartSubOrchestration) and (effect.parent is None or effect.on_parent_end == ABANDON):
+            return True
         if self.record.ended:
             return False
         if self._instance is None:

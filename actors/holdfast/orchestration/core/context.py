@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 from holdfast.errors import UnknownOrchestration
 from holdfast.names import MAX_ID_LENGTH, check_id
 from holdfast.orchestration.core import history
+from holdfast.orchestration.core.effects import ABANDON
 from holdfast.orchestration.core.mailboxes import undeclared_mailbox
 from holdfast.orchestration.core.outcome import ContinueAsNew
 from holdfast.orchestration.core.payloads import ANYTHING, Codec, codec, keepable, sendable
@@ -31,6 +32,8 @@ DECLARED: Any = object()
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
+#: What becomes of an awaited child when its parent ends or stops waiting for it.
+OnParentEnd: TypeAlias = Literal["cancel", "abandon"]
 
 
 class Context:
@@ -181,6 +184,7 @@ class Context:
         instance_id: str | None = None,
         version: str | None = None,
         detached: Literal[False] = False,
+        on_parent_end: OnParentEnd = "cancel",
     ) -> Any: ...
     @overload
     async def sub(
@@ -191,6 +195,7 @@ class Context:
         instance_id: str | None = None,
         version: str | None = None,
         detached: Literal[True],
+        on_parent_end: OnParentEnd = "cancel",
     ) -> str: ...
     @overload
     async def sub(
@@ -201,6 +206,7 @@ class Context:
         instance_id: str | None = None,
         version: str | None = None,
         detached: Literal[False] = False,
+        on_parent_end: OnParentEnd = "cancel",
     ) -> Output: ...
     @overload
     async def sub(
@@ -210,6 +216,7 @@ class Context:
         instance_id: str | None = None,
         version: str | None = None,
         detached: Literal[False] = False,
+        on_parent_end: OnParentEnd = "cancel",
     ) -> Output: ...
     async def sub(
         self,
@@ -219,11 +226,16 @@ class Context:
         instance_id: str | None = None,
         version: str | None = None,
         detached: bool = False,
+        on_parent_end: OnParentEnd = "cancel",
     ) -> Any:
         """Runs another orchestration and returns its output. Raises SubOrchestrationFailed when it failed.
 
-        With ``detached`` the child is only started: the call returns its instance id without waiting for its end.
+        With ``detached`` the child is only started: the call returns its instance id without waiting for its end. A
+        child that is awaited is cancelled when this instance ends or stops waiting, unless ``on_parent_end`` is
+        ``"abandon"``.
         """
+        if on_parent_end not in ("cancel", "abandon"):
+            raise ValueError("on_parent_end is 'cancel' or 'abandon'.")
         definition = await self._orchestration(orchestration, version)
         text = sendable(definition.input.dump(input), "An input")
         generated = False
@@ -238,6 +250,8 @@ class Context:
             # The version of the given function, which need not be the last version declared under its name.
             "version": version if isinstance(orchestration, str) else version or definition.version,
         }
+        if on_parent_end == ABANDON:
+            fields["on_parent_end"] = ABANDON
         if detached:
             await self._inside()
             self._execution.commands.ask(None, history.SubOrchestrationScheduled, **fields, detached=True)

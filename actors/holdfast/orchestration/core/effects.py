@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from holdfast.orchestration.core.history import ActivityScheduled, Json, SubOrchestrationScheduled
 
 
+#: The value of ``on_parent_end`` of children that go on without their parent.
+ABANDON = "abandon"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect(JsonRecord):
     """The base class of effects."""
@@ -73,6 +77,8 @@ class StartSubOrchestration(Effect):
     version: str | None = None
     #: The instance the child reports its outcome to; None for a detached child.
     parent: Parent | None = None
+    #: ``abandon`` when the child is started also if its parent has ended meanwhile.
+    on_parent_end: str | None = None
 
     @property
     def target(self) -> str:
@@ -88,6 +94,7 @@ class StartSubOrchestration(Effect):
             input=event.input,
             version=event.version,
             parent=None if event.detached else _parent(event, starter, incarnation),
+            on_parent_end=event.on_parent_end,
         )
 
 

@@ -135,6 +135,8 @@ class SubOrchestrationScheduled(Event):
     version: str | None = None
     #: True when the parent does not wait for the child.
     detached: bool | None = None
+    #: ``abandon`` when the child goes on when its parent ends or stops waiting; None when it is cancelled then.
+    on_parent_end: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge
 from holdfast.orchestration.core import history
-from holdfast.orchestration.core.effects import CancelActivity, CancelSubOrchestration, NotifyParent
+from holdfast.orchestration.core.effects import ABANDON, CancelActivity, CancelSubOrchestration, NotifyParent
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.payloads import keepable
 from holdfast.orchestration.core.replay import unanswered
@@ -109,7 +109,10 @@ def _ended(instance_id: str, events: Sequence[Event], ended: Event, reason: str 
 
 
 def released(scheduled: Sequence[Event], instance_id: str, seed: str, reason: str | None) -> list[Effect]:
-    """Returns the effects that cancel scheduled activities and children whose results are no longer needed."""
+    """Returns the effects that cancel scheduled activities and children whose results are no longer needed.
+
+    Children that their parent abandons are not cancelled.
+    """
     effects: list[Effect] = []
     for event in scheduled:
         if isinstance(event, history.ActivityScheduled):
@@ -118,7 +121,7 @@ def released(scheduled: Sequence[Event], instance_id: str, seed: str, reason: st
                     execution_id=event.execution_id, scheduled_seq=event.seq, name=event.name, queue=event.queue
                 )
             )
-        elif isinstance(event, history.SubOrchestrationScheduled):
+        elif isinstance(event, history.SubOrchestrationScheduled) and event.on_parent_end != ABANDON:
             effects.append(CancelSubOrchestration.of(event, instance_id, seed, reason))
     return effects
 

@@ -21,6 +21,7 @@ from holdfast.orchestration.core.effects import CancelSubOrchestration, NotifyPa
 from holdfast.orchestration.core.event_ids import StoredEventIds
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.json_records import Parent
+from holdfast.orchestration.core.outcome import released
 from holdfast.orchestration.core.payloads import stored_size
 from holdfast.orchestration.status import ENDED, Status
 from holdfast.orchestration.storage.blocking import Blocking
@@ -211,14 +212,8 @@ class InstanceRecord:
         ``awaited`` are the open calls of an instance that has not ended: its children are cancelled.
         """
         assert self.seed is not None
-        self.outbox.put(
-            [
-                CancelSubOrchestration.of(event, self.instance_id, self.seed, "Its parent was deleted.")
-                for event in awaited
-                if isinstance(event, events_of.SubOrchestrationScheduled)
-            ],
-            now,
-        )
+        children = [event for event in awaited if isinstance(event, events_of.SubOrchestrationScheduled)]
+        self.outbox.put(released(children, self.instance_id, self.seed, "Its parent was deleted."), now)
         if self.parent is not None and not self.ended:
             failure = Failure(type="Deleted", message="It was deleted before it had ended.", kind="cancelled")
             self.outbox.put([NotifyParent(parent=self.parent, error=failure)], now)
