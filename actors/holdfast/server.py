@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import contextvars
 import ctypes
-import gc
 import logging
 import os
 import signal
@@ -53,6 +52,7 @@ from holdfast.orchestration.recovery.rescuer import RescueList, RescuerActor
 from holdfast.orchestration.registry import Registry
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
+from holdfast.runtime.garbage_collection import GarbageCollection, PythonCollector, is_incremental
 from holdfast.runtime.in_process.host import InProcessHost
 from holdfast.runtime.notifier import NotifierActor
 from holdfast.worker.local_source import LocalWorkSource
@@ -88,9 +88,6 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
 
 # How long a graceful stop waits for loaded instances to save which outbox entries were delivered.
 _SETTLE_SECONDS = 1.0
-
-# Thresholds of Python's garbage collector: allocations before a young collection, then young collections per older one.
-_COLLECTION = (3_000, 10, 10)
 
 # The kernel's send buffer of a connection. Its default grows to megabytes for a client that does not read, and counts
 # as this process' memory in a container.
@@ -229,10 +226,14 @@ async def serve(
     for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):
         await host.register(actor_class)
     await host.start()
-    _collect_rarely()
     _return_large_blocks()
     probe = EventLoopProbe(host.client.metrics.registry)
-    background = [_begin("event loop probe", probe.run()), _begin("instance recheck", Recheck(host.client).run())]
+    background = [
+        _begin("event loop probe", probe.run()),
+        _begin("instance recheck", Recheck(host.client).run()),
+    ]
+    if not is_incremental():
+        background.append(_begin("garbage collection", GarbageCollection(host.release_idle, PythonCollector()).run()))
     if worker and registry.activities:
         background.append(_begin_work(host, registry, drain_timeout))
     if token_file is not None:
@@ -330,16 +331,6 @@ def _begin(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
     task.add_done_callback(ended)
     return task
-
-
-def _collect_rarely() -> None:
-    """Collects garbage less often than Python's default of every 700 objects, which took a tenth of all CPU time.
-
-    Most objects of a server are freed by reference counting.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECTION)
 
 
 def _return_large_blocks() -> None:

@@ -161,6 +161,10 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def on_wake(self) -> None:
         await self._turn([])
 
+    @property
+    def can_leave(self) -> bool:
+        return not (self.work.in_turn or self._background.busy)
+
     async def _on_deactivate(self) -> None:
         await self._background.close()
 
@@ -207,9 +211,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         queue.held_seconds.clear()
 
     def _run_background(self, queue: Queue, *, notify_all: bool) -> None:
-        if self._subscribers and (queue.available or notify_all):
-            for notifier in self._subscribers:
-                notify(self.host, self._background, notifier, self._qualified)
+        if queue.available or notify_all:
+            notify(self.host, self._background, self._subscribers, self._qualified)
             self._subscribers.clear()
         # Several tasks, so that one that waits for its target does not hold up the others. A target that is being sent
         # to needs no further task: its sender continues with the next transfer.

@@ -119,6 +119,13 @@ class Host(Protocol):
         """Returns the number of active actors of each type, as far as this process knows."""
         ...
 
+    async def release_idle(self) -> int:
+        """Deactivates about half of the idle actors, those not used for longest. Returns how many it deactivated.
+
+        Keeps actors with timers, and actors whose work it would delay.
+        """
+        ...
+
     async def finish_turns(self) -> None:
         """Rejects new work from the sidecar and finishes the running turns.
 

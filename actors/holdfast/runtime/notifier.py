@@ -21,6 +21,8 @@ from holdfast.runtime.serialization import dump
 from holdfast.runtime.unit_of_work import InternalActor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.runtime.background import BackgroundTasks
     from holdfast.runtime.contract import HostClient
 
@@ -119,15 +121,24 @@ def wake_all() -> None:
             wakeup.set()
 
 
+def has_waiting(topic: str) -> bool:
+    """Returns whether this process has a subscription to the topic."""
+    return topic in _waiting
+
+
 def notify(
-    client: HostClient, background: BackgroundTasks, notifier: str, topic: str, payload: str | None = None
+    client: HostClient, background: BackgroundTasks, notifiers: Iterable[str], topic: str, payload: str | None = None
 ) -> None:
-    """Wakes the subscriptions behind a notifier: at once in this process, else by a call in the background."""
-    if notifier in _local_notifiers:
+    """Wakes the subscriptions of this process at once, and those behind the other notifiers in the background.
+
+    Those of this process do not depend on the notifiers that an actor knows, which it forgets when it is deactivated.
+    """
+    if topic in _waiting:
         _notify_here(client, topic, payload)
-    else:
-        body = dump({"topic": topic, "payload": payload})
-        background.start(f"notifying {notifier}", partial(_call, client, notifier, body))
+    for notifier in notifiers:
+        if notifier not in _local_notifiers:
+            body = dump({"topic": topic, "payload": payload})
+            background.start(f"notifying {notifier}", partial(_call, client, notifier, body))
 
 
 async def _call(client: HostClient, notifier: str, body: bytes) -> None:

@@ -77,6 +77,11 @@ class DurableActor(Actor):
     def now(self) -> float:
         return self.host.now()
 
+    @property
+    def can_leave(self) -> bool:
+        """Whether the idle actor may be deactivated at any time: it has no work that this would delay."""
+        return not self.work.in_turn
+
     async def on_wake(self) -> None:
         """Called when the time set with :meth:`Turn.wake_at` has come. It may be called late, or without need."""
 

@@ -11,8 +11,10 @@ from holdfast import App, Context
 from holdfast.errors import SaveFailed, StorageBroken
 from holdfast.idempotency.interface import record_id
 from holdfast.kinds import IDEMPOTENCY_TYPE, ORCHESTRATION_TYPE, QUEUE_TYPE
-from holdfast.orchestration.actor.actor import orchestration_actor
+from holdfast.orchestration.actor.actor import orchestration_actor, waiting_for
 from holdfast.orchestration.storage.record import SEGMENT_BYTES
+from holdfast.runtime.contract import ActorAddress
+from holdfast.runtime.notifier import Notifier, Subscription
 from holdfast.runtime.serialization import load
 from holdfast.runtime.simulated import Faults
 from holdfast.server import OWN_ACTORS
@@ -127,6 +129,34 @@ async def test_what_was_not_saved_is_not_sent(stage: Stage) -> None:
     await stage.ask("i", "RaiseEvent", name="c")
     await asyncio.sleep(20)
     assert set(await stage.activities()) == {("a", 6), ("c", 8)}
+
+
+@on_stage
+async def test_who_waits_for_the_end_is_told_though_the_actor_was_deactivated_meanwhile(stage: Stage) -> None:
+    notifier = await Notifier(stage.host.client).subscribe()
+    await stage.ask("i", "Start", name="child")
+    await asyncio.sleep(5)
+    with Subscription(waiting_for("i")) as told:
+        assert (await stage.ask("i", "Wait", notify=notifier))["ended_at"] is None
+        while await stage.host.release_idle():
+            pass
+        assert (await stage.host.active_counts())[ORCHESTRATION_TYPE] == 0
+        await stage.ask("i", "RaiseEvent", name="enough", data="done")
+        async with asyncio.timeout(1):
+            await told.wait()
+    assert (load(told.payload or "")["status"], load(told.payload or "")["output"]) == ("COMPLETED", "done")
+
+
+@on_stage
+async def test_an_instance_that_still_sends_is_not_released(stage: Stage) -> None:
+    await stage.ask("i", "Start", name="listener")
+    stage.host.faults = Faults(save_fails=0.0, slowest=5.0)
+    raised = asyncio.create_task(stage.ask("i", "RaiseEvent", name="a"))
+    while not stage.host.is_active(ActorAddress(QUEUE_TYPE, "activities")):
+        await asyncio.sleep(0.1)
+        await stage.host.release_idle()
+        assert stage.host.is_active(ActorAddress(ORCHESTRATION_TYPE, "i"))
+    await raised
 
 
 @on_stage

@@ -227,6 +227,19 @@ async def test_a_push_a_return_and_an_expiry_notify_a_waiting_poll(stage: Stage)
 
 
 @on_stage
+async def test_a_waiting_poll_is_notified_though_the_actor_was_deactivated_meanwhile(stage: Stage) -> None:
+    notifier = await Notifier(stage.host.client).subscribe()
+    with Subscription(QUEUE) as rung:
+        assert (await stage.call("PopWithAck", {"notify": notifier}))["count"] == 0
+        while await stage.host.release_idle():
+            pass
+        assert (await stage.host.active_counts())[QUEUE_TYPE] == 0
+        await stage.call("Push", {"item": "x"})
+        async with asyncio.timeout(1):
+            await rung.wait()
+
+
+@on_stage
 async def test_calls_in_a_batch_have_one_turn_and_answers_of_their_own(stage: Stage) -> None:
     batch = await stage.call(
         "Batch",

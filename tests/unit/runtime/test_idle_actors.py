@@ -32,6 +32,15 @@ class IdlerInterface(ActorInterface):
 class Idler(DurableActor, IdlerInterface):
     seen: ClassVar[weakref.WeakSet[Idler]] = weakref.WeakSet()
     ticked: ClassVar[list[str]] = []
+    working = False
+
+    @classmethod
+    def of(cls, actor_id: str) -> Idler:
+        return next(actor for actor in cls.seen if actor.id.id == actor_id)
+
+    @property
+    def can_leave(self) -> bool:
+        return super().can_leave and not self.working
 
     async def _on_activate(self) -> None:
         self.seen.add(self)
@@ -100,6 +109,35 @@ async def test_an_actor_that_waits_for_its_timer_is_not_sent_away_early(host: Si
         await add(host, f"a{number}")
     await asyncio.sleep(31)
     assert Idler.ticked == ["timed"]
+
+
+@on_a_host
+async def test_an_actor_that_still_works_is_not_sent_away_early(host: SimulatedHost) -> None:
+    for number in range(MAX_IDLE):
+        await add(host, f"busy{number}")
+        Idler.of(f"busy{number}").working = True
+    for number in range(5 * MAX_IDLE):
+        await add(host, f"a{number}")
+    await asyncio.sleep(1)
+    # One more is kept, until it is found that it could go.
+    assert MAX_IDLE <= await active(host) <= MAX_IDLE + 1
+    for number in range(MAX_IDLE):
+        Idler.of(f"busy{number}").working = False
+    for number in range(2 * MAX_IDLE):
+        await add(host, f"a{number}")
+    await asyncio.sleep(1)
+    assert {actor.id.id for actor in Idler.seen} == {f"a{number}" for number in range(MAX_IDLE, 2 * MAX_IDLE)}
+
+
+@on_a_host
+async def test_the_half_that_was_not_used_for_longest_can_be_released(host: SimulatedHost) -> None:
+    await host.client.invoke_method("Idler", "a0", "Tick", b"30")
+    for number in range(1, MAX_IDLE):
+        await add(host, f"a{number}")
+    Idler.of("a1").working = True
+    assert await host.release_idle() == MAX_IDLE // 2 - 2
+    assert {actor.id.id for actor in Idler.seen} == {"a0", "a1", *(f"a{n}" for n in range(MAX_IDLE // 2, MAX_IDLE))}
+    assert await add(host, "a2") == 2
 
 
 @on_a_host

@@ -92,7 +92,7 @@ def test_the_time_from_pop_to_acknowledgement_is_measured_once_it_is_saved() -> 
 def test_a_wakeup_of_long_polls_is_counted() -> None:
     async def body() -> None:
         async with Stage() as stage:
-            notify(stage.host.client, BackgroundTasks("a queue"), "notifier", "orders")
+            notify(stage.host.client, BackgroundTasks("a queue"), ["notifier"], "orders")
             async with asyncio.timeout(10):
                 while not stage.value("holdfast_long_poll_wakeups_total"):
                     await asyncio.sleep(0)

@@ -37,7 +37,7 @@ from holdfast.pushpop.api.replies import refused
 from holdfast.runtime.background import BackgroundTasks
 from holdfast.runtime.batching import CallBatcher, serve_session
 from holdfast.runtime.isolation import isolated
-from holdfast.runtime.notifier import notify
+from holdfast.runtime.notifier import has_waiting, notify
 from holdfast.runtime.serialization import dump
 from holdfast.runtime.unit_of_work import DurableActor, methods_of
 from holdfast.wire.deferred import DEFERRED
@@ -149,6 +149,11 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         if self.is_settled():
             self._rescue_list.left(self)
         self.work.forget()
+
+    @property
+    def can_leave(self) -> bool:
+        state = self._in_memory()
+        return not self.is_busy() and (state is None or state.settled)
 
     def evict(self) -> bool:
         """Evicts the instance from memory, except for its id and its subscribers. Returns False if it is busy."""
@@ -396,7 +401,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _news(self, turn: Turn, record: InstanceRecord) -> str | None:
         """Returns the status to send to subscribers when the instance has ended, so that they need not ask for it."""
-        if not (self._subscribers and record.ended):
+        if not (record.ended and (self._subscribers or has_waiting(waiting_for(self.id.id)))):
             return None
         return dump(answers.status(record, *await turn.drive(record.values(INPUT, ENDING)))).decode()
 
@@ -409,8 +414,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     def _run_background(self, state: LoadedInstance, news: str | None) -> None:
         record = state.record
         if record.ended or not record.exists:
-            for notifier in self._subscribers:
-                notify(self.host, self._background, notifier, waiting_for(self.id.id), news)
+            notify(self.host, self._background, self._subscribers, waiting_for(self.id.id), news)
             self._subscribers.clear()
         for target in record.outbox.due_targets(self.now()):
             # One task per target, so that a target that does not answer delays no other.

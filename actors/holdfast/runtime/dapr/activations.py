@@ -11,6 +11,8 @@ import asyncio
 import contextvars
 import logging
 from collections import OrderedDict
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -25,21 +27,34 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DEFAULT_MAX_IDLE = 4_000
+
 _SECONDS_TO_LEAVE = 10.0
-_AT_A_TIME = 256
+_AT_A_TIME = 64
+# The number of longest idle actors to check for one that can be deactivated early, and the pause if there is none.
+_EVICTION_CANDIDATES = 8
+_EVICTION_PAUSE_SECONDS = 0.1
 
 
 class Activations:
-    """Tracks active actors. ``managers`` are the SDK's, by actor type."""
+    """Tracks active actors. ``managers`` are the SDK's, by actor type.
 
-    def __init__(self, managers: Mapping[str, ActorManager], idle_timeout: float) -> None:
+    An actor is deactivated after ``idle_timeout`` idle seconds, or earlier if more than ``max_idle`` actors are idle.
+    """
+
+    def __init__(
+        self, managers: Mapping[str, ActorManager], idle_timeout: float, max_idle: int = DEFAULT_MAX_IDLE
+    ) -> None:
         self._managers = managers
         self._idle_timeout = idle_timeout
+        self._max_idle = max_idle
         # When each idle actor ended its last call, oldest first.
         self._idle: OrderedDict[ActorAddress, float] = OrderedDict()
         self._leaving: dict[ActorAddress, asyncio.Event] = {}
         self._activation_ids: dict[ActorAddress, str] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        #: Set when more actors are idle than may be.
+        self._crowded = asyncio.Event()
         self._ended = False
 
     def all(self) -> list[ActorAddress]:
@@ -64,6 +79,8 @@ class Activations:
         if self._sweeper is None and not self._ended:
             # A separate context: the task is not a part of the call that started it.
             self._sweeper = asyncio.create_task(self._sweep(), context=contextvars.Context())
+        if len(self._idle) > self._max_idle:
+            self._crowded.set()
 
     async def drop(self, address: ActorAddress) -> None:
         """Deactivates the actor."""
@@ -89,6 +106,18 @@ class Activations:
             if count % _AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
+    async def release_idle(self) -> int:
+        """Deactivates half of the idle actors, those not used for longest, except those that are needed."""
+        released = 0
+        for address in list(islice(self._idle, (len(self._idle) + 1) // 2)):
+            # It may have begun a call since.
+            if address in self._idle and not self._is_needed(address):
+                await self.drop(address)
+                released += 1
+                if released % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+        return released
+
     def activation_id(self, address: ActorAddress) -> str:
         """Returns the id of the actor's current activation, which distinguishes it from earlier ones."""
         return self._activation_ids.setdefault(address, uuid4().hex)
@@ -107,10 +136,30 @@ class Activations:
     async def _sweep(self) -> None:
         clock = asyncio.get_running_loop().time
         while self._idle:
+            if len(self._idle) > self._max_idle:
+                await self._make_room()
+                continue
+            self._crowded.clear()
             address, since = next(iter(self._idle.items()))
             rest = since + self._idle_timeout - clock()
             if rest > 0:
-                await asyncio.sleep(rest)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._crowded.wait(), rest)
             else:
                 await self.drop(address)
         self._sweeper = None
+
+    async def _make_room(self) -> None:
+        for address in list(islice(self._idle, _EVICTION_CANDIDATES)):
+            if not self._is_needed(address):
+                await self.drop(address)
+                return
+            # Considered again after all others, one of which may be deactivated in its place.
+            del self._idle[address]
+            self._idle[address] = asyncio.get_running_loop().time()
+        await asyncio.sleep(_EVICTION_PAUSE_SECONDS)
+
+    def _is_needed(self, address: ActorAddress) -> bool:
+        """Returns whether a deactivation would stop the actor's timers or delay its work."""
+        actor = self._managers[address.type]._active_actors.get(address.id)
+        return address in self._activation_ids or not getattr(actor, "can_leave", True)

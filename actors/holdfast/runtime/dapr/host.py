@@ -13,7 +13,7 @@ from dapr.actor.runtime.config import ActorReentrancyConfig, ActorRuntimeConfig
 from holdfast.errors import HostStopping, NotFound
 from holdfast.logs import counted
 from holdfast.runtime.contract import ActorAddress, Readiness
-from holdfast.runtime.dapr.activations import Activations
+from holdfast.runtime.dapr.activations import DEFAULT_MAX_IDLE, Activations
 from holdfast.runtime.dapr.admission import Admission
 from holdfast.runtime.dapr.callbacks import Callbacks
 from holdfast.runtime.dapr.client import DaprHostClient
@@ -40,10 +40,10 @@ _GRACE = 5.0
 class DaprHost:
     """Runs actors that daprd calls over HTTP.
 
-    An actor is deactivated ``idle_timeout`` seconds after its last call. Turns get ``drain_timeout`` seconds to end on
-    shutdown, and ``rebalance_timeout`` seconds when placement moves their actors to another host. daprd must send
-    ``app_token`` (``APP_API_TOKEN``); without one, only calls from this machine are accepted. ``admission`` decides
-    which calls of other apps are accepted.
+    An actor is deactivated ``idle_timeout`` seconds after its last call, or earlier if more than ``max_idle`` actors
+    are idle. Turns get ``drain_timeout`` seconds to end on shutdown, and ``rebalance_timeout`` seconds when placement
+    moves their actors to another host. daprd must send ``app_token`` (``APP_API_TOKEN``); without one, only calls from
+    this machine are accepted. ``admission`` decides which calls of other apps are accepted.
     """
 
     name = "dapr"
@@ -56,6 +56,7 @@ class DaprHost:
         app_token: str | None = None,
         admission: Admission | None = None,
         idle_timeout: float = 60.0,
+        max_idle: int = DEFAULT_MAX_IDLE,
         scan_interval: float = 30.0,
         drain_timeout: float = 30.0,
         rebalance_timeout: float = 0.5,
@@ -73,7 +74,7 @@ class DaprHost:
         )
         self._runtime = private_runtime(self._config)
         self._calls = Calls()
-        self._activations = Activations(self._managers, idle_timeout)
+        self._activations = Activations(self._managers, idle_timeout, max_idle)
         self._client.activation_id_of = self._activations.activation_id
         self._ownership = OwnershipMonitor(self._client.http, lost=self._begin_anew, on_unknown=self._forget_idle)
         self._client.is_held = self._ownership.is_held_now
@@ -127,6 +128,9 @@ class DaprHost:
 
     async def active_counts(self) -> dict[str, int]:
         return self._activations.counts()
+
+    async def release_idle(self) -> int:
+        return await self._activations.release_idle()
 
     async def finish_turns(self) -> None:
         if self.stopping:

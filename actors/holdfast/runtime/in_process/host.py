@@ -56,7 +56,7 @@ class InProcessHost:
         self.timers = Timers(fire=self._fire_timer, now=now)
         self._turns = Turns(
             deactivate=self._deactivate,
-            is_needed=self.timers.any_of,
+            is_needed=self._is_needed,
             idle_timeout=idle_timeout,
             max_idle=max_idle,
             call_timeout=call_timeout,
@@ -137,6 +137,13 @@ class InProcessHost:
         if manager is None:
             raise UnknownActorType(f"Actor type {address.type} is not registered on this host.")
         return manager
+
+    async def release_idle(self) -> int:
+        return await self._turns.release_idle()
+
+    def _is_needed(self, address: ActorAddress) -> bool:
+        actor = self._manager(address)._active_actors.get(address.id)
+        return self.timers.any_of(address) or not getattr(actor, "can_leave", True)
 
     async def _deactivate(self, address: ActorAddress) -> None:
         self.timers.forget(address)
