@@ -96,14 +96,13 @@ def test_tags_that_the_code_no_longer_sets_block_it() -> None:
 
 
 def test_the_index_is_told_of_changed_tags_and_their_order_does_not_matter() -> None:
-    entry = {"status": "RUNNING", "name": "checkout", "created_at": 1.0}
+    entry = {"status": "RUNNING", "name": "checkout", "version": "1", "created_at": 1.0, "ended_at": None}
     forms = [
         indexed_as(entry | {"tags": tags})
         for tags in ({"a": "1", "b": "2"}, {"b": "2", "a": "1"}, {"a": "1"}, {"a": "2"}, {})
     ]
     assert forms[0] == forms[1]
     assert len(set(forms)) == 4
-    assert forms[-1] == indexed_as(entry)
 
 
 def test_a_record_reports_its_tags_and_a_restored_one_does_too(app: App) -> None:
