@@ -17,7 +17,8 @@ from google.protobuf import any_pb2
 
 from holdfast.local.ports import free_port
 from tests.gateway.test_tls import Authority
-from tests.support.server import Server, until
+from tests.support.server import Server
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -173,7 +174,7 @@ async def test_callers_that_leave_at_the_moment_of_a_push_lose_nothing(server: G
     async def unlocked() -> bool:
         return int((await ask("GET", "queue/left"))["locked"]) == 0
 
-    await until(unlocked, what="no lock is left")
+    await eventually(unlocked, what="no lock is left")
     got += (await ask("POST", "queue/left/pop", None, "count=100"))["items"]
     assert sorted(got) == list(range(20))
 

@@ -15,9 +15,10 @@ from holdfast import errors
 from holdfast.runtime.contract import HostClient, StateChange
 from holdfast.runtime.dapr_sdk import JsonSerializer, ResettingManager
 from holdfast.runtime.unit_of_work import WAKE, DurableActor
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
 
 class Subject(DurableActor, Remindable, ActorInterface):
@@ -74,12 +75,6 @@ class MemoryHost(HostClient):
 
     invoke_method = save_state_transactionally = get_state = _unused  # type: ignore[assignment]
     unregister_reminder = register_timer = unregister_timer = _unused  # type: ignore[assignment]
-
-
-async def eventually(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
