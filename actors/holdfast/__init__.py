@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from holdfast.app import App
     from holdfast.client import Client
     from holdfast.orchestration.core.context import Context
+    from holdfast.orchestration.core.requests import Request
     from holdfast.orchestration.retry import Retry
     from holdfast.runtime.unit_of_work import DurableActor
     from holdfast.worker.context import activity_context
 
 __version__ = "0.1.0"
 
-__all__ = ["App", "Client", "Context", "DurableActor", "Retry", "__version__", "activity_context"]
+__all__ = ["App", "Client", "Context", "DurableActor", "Request", "Retry", "__version__", "activity_context"]
 
 
 def __getattr__(name: str) -> Any:
@@ -35,6 +36,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.orchestration.core.context import Context
 
         return Context
+    if name == "Request":
+        from holdfast.orchestration.core.requests import Request
+
+        return Request
     if name == "DurableActor":
         from holdfast.runtime.unit_of_work import DurableActor
 

@@ -49,6 +49,7 @@ class App:
         name: str | None = None,
         version: str = "1",
         mailboxes: Declaration = (),
+        requests: Declaration = (),
         timeout_seconds: float | None = None,
     ) -> Callable[[Function], Function]: ...
     def orchestration(
@@ -58,6 +59,7 @@ class App:
         name: str | None = None,
         version: str = "1",
         mailboxes: Declaration = (),
+        requests: Declaration = (),
         timeout_seconds: float | None = None,
     ) -> Function | Callable[[Function], Function]:
         """Registers an ``async def`` that takes a context and at most one input. Returns the function unchanged.
@@ -65,6 +67,7 @@ class App:
         Running instances keep the version they started with; a start without a version uses the version declared
         last. Events raised under the name of a mailbox are kept, in order, until ``ctx.receive`` receives them. With
         types, ``mailboxes={"orders": Order}``, events that do not fit are refused when they are raised.
+        Requests are received by ``ctx.request``, which replies to their sender; they can have types, too.
 
         After ``timeout_seconds`` from its first execution's start an instance is cancelled, and fails with kind
         ``timeout``; it has a minute to clean up.
@@ -77,6 +80,7 @@ class App:
                 function=function,
                 version=version,
                 mailboxes=Boxes(mailboxes),
+                requests=Boxes(requests, "request"),
                 timeout_seconds=timeout_seconds,
             )
             resolve_local_types(definition, local_names)

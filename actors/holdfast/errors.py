@@ -119,6 +119,13 @@ class Conflict(HoldfastError):
     status = 409
 
 
+class Rejected(HoldfastError):
+    """The orchestration rejected the request."""
+
+    code = "REJECTED"
+    status = 409
+
+
 class LeaseLost(HoldfastError):
     """This owner does not hold the lease any more, so the change was not recorded."""
 

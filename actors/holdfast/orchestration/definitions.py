@@ -72,6 +72,7 @@ class Orchestration(_Typed):
     function: Callable[..., Any]
     version: str = "1"
     mailboxes: Boxes = field(default_factory=Boxes)
+    requests: Boxes = field(default_factory=Boxes)
     timeout_seconds: float | None = None
 
     _leading = 1

@@ -11,7 +11,7 @@ from holdfast.kinds import CUSTOM_STATUS, ENDING, INPUT
 from holdfast.names import split_instance_actor
 from holdfast.orchestration.api.replies import shown_event, shown_failure, shown_parent
 from holdfast.orchestration.core.history import load_event
-from holdfast.orchestration.storage.mail import stored_keys
+from holdfast.orchestration.storage import mail, replies
 from holdfast.orchestration.storage.record import check_format, segment_key
 from holdfast.runtime.serialization import dump
 
@@ -87,7 +87,8 @@ class InstanceReader:
         yield from self.head["external"]
         for execution, segments in self.extents.items():
             yield from (segment_key(self.head["generation"], execution, number) for number in range(segments))
-        yield from stored_keys(self.head["generation"], self.head.get("mail"))
+        yield from mail.stored_keys(self.head["generation"], self.head.get("mail"))
+        yield from replies.stored_keys(self.head["generation"], self.head)
 
     @property
     def tail(self) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.errors import InvalidRequest, by_code
 
 # Fields of a refusal, besides code and message, that are passed on to the caller.
-_DETAILS = ("lock_expires_at", "retry_after", "completed", "ignored", "not_leased", "lease_expires_at")
+_DETAILS = ("lock_expires_at", "retry_after", "completed", "ignored", "not_leased", "lease_expires_at", "request_id")
 
 
 def raise_for_refusal(answer: dict[str, Any]) -> dict[str, Any]:

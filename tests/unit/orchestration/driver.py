@@ -13,7 +13,13 @@ from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.history import load_event
 from holdfast.orchestration.core.instance import Instance, Verdict
 from holdfast.orchestration.core.limits import DEFAULT_LIMITS, Limits
-from holdfast.orchestration.core.messages import ActivityOutcome, RaiseEvent, Start, SubOrchestrationOutcome
+from holdfast.orchestration.core.messages import (
+    ActivityOutcome,
+    MakeRequest,
+    RaiseEvent,
+    Start,
+    SubOrchestrationOutcome,
+)
 from holdfast.orchestration.status import Status
 
 if TYPE_CHECKING:
@@ -84,8 +90,9 @@ class Driver:
         self.instance.close()
         kept = [load_event(from_json(to_json(event.dump()))) for event in self.history]
         ids = EventIds(self._event_ids)
+        answered = {event.request_id for event in self.events if isinstance(event, history.RequestAnswered)}
         self.instance = Instance.restore(
-            self.app.registry, self.instance.instance_id, kept, self._limits, event_ids=ids
+            self.app.registry, self.instance.instance_id, kept, self._limits, event_ids=ids, answered=answered
         )
 
     def start(self, name: str, given: Any = None, version: str | None = None) -> Reply:
@@ -121,6 +128,17 @@ class Driver:
     def raise_event(self, name: str, data: Any = None, event_id: str | None = None) -> Reply:
         [reply] = self.deliver(RaiseEvent(name=name, data=_text(data), event_id=event_id))
         return reply
+
+    def request(self, name: str, data: Any = None, request_id: str = "r") -> Reply:
+        [reply] = self.deliver(MakeRequest(name=name, data=_text(data), request_id=request_id))
+        return reply
+
+    def answer(self, request_id: str = "r") -> Any:
+        """The reply to a request, or why it was rejected."""
+        for event in self.events:
+            if isinstance(event, history.RequestAnswered) and event.request_id == request_id:
+                return from_json(event.reply) if event.reply is not None else (event.rejected, event.error_code)
+        return None
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

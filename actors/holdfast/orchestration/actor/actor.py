@@ -21,6 +21,7 @@ from holdfast.names import is_of_default_tenant, split_instance_actor
 from holdfast.orchestration.actor.cache import InstanceCache
 from holdfast.orchestration.actor.dispatcher import EffectDispatcher
 from holdfast.orchestration.actor.loaded_instance import LoadedInstance, TurnFull
+from holdfast.orchestration.actor.request_replies import ReplySubscribers, make_request, read_reply
 from holdfast.orchestration.api import replies as answers
 from holdfast.orchestration.api import requests
 from holdfast.orchestration.api.interface import OrchestrationActorInterface, OrchestrationServiceInterface
@@ -73,6 +74,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         # Notifiers to call at the end. Not saved: waiting callers ask again from time to time.
         self._subscribers: set[str] = set()
         self._background = BackgroundTasks(f"orchestration {self.id.id}")
+        self._reply_subscribers = ReplySubscribers(self.host, self._background)
         self._cache = InstanceCache.of(self.host)
         self._rescue_list = RescueList.of(self.host)
         self._counted_as_blocked = False
@@ -90,6 +92,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def RaiseEvent(self, data: Answer) -> Answer:
         return await self._one("RaiseEvent", data)
 
+    async def Request(self, data: Answer) -> Answer:
+        return await self._one("Request", data)
+
     async def Cancel(self, data: Answer | None = None) -> Answer:
         return await self._one("Cancel", data)
 
@@ -101,6 +106,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def Status(self, data: Answer | None = None) -> Answer:
         return await self._one("Status", data)
+
+    async def Reply(self, data: Answer) -> Answer:
+        return await self._one("Reply", data)
 
     async def Wait(self, data: Answer) -> Answer:
         return await self._one("Wait", data)
@@ -258,6 +266,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             for key, value in changes.items():
                 turn.put(key, value)
             news = await self._news(turn, record)
+            replied = await self._replied(turn, state)
             # While it is BLOCKED the deadline is the next retry of its code, which a server start retries as well.
             turn.wake_at(self._next_deadline(state), needed=record.blocking.reason is None)
             if changes and state.owes:
@@ -272,6 +281,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             if self.always_replay or record.ended:
                 state.forget_instance()
         self._count_blocked(record.blocking.reason is not None)
+        self._reply_subscribers.notify(waiting_for(self.id.id), replied)
         self._run_background(state, news)
         self._cache.used(self)
         return replies
@@ -307,6 +317,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 if isinstance(request, requests.CancelChildRequest) and not request.is_from(state.record.parent):
                     return answers.taken(Verdict.NOT_A_CHILD)
                 message = request.message()  # type: ignore[attr-defined]
+                if isinstance(message, messages.MakeRequest):
+                    return await make_request(turn, state, message)
                 if isinstance(message, messages.Start):
                     return await self._begin(turn, state, message)
                 reply = await state.deliver(turn, message)
@@ -361,6 +373,13 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         events = await turn.drive(page)
         return answers.history(events, last, recorded=request.recorded)
 
+    async def _reply(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
+        request = requests.ReplyRequest.parse(data)
+        answer = await read_reply(turn, state, request.request_id)
+        if request.notify is not None and answers.is_unanswered(answer):
+            self._reply_subscribers.add(request.request_id, request.notify)
+        return answer
+
     async def _awaited(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         request = requests.AwaitedRequest.parse(data)
         if not state.record.exists or state.record.ended or state.is_another(request.incarnation):
@@ -405,6 +424,15 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             return None
         return dump(answers.status(record, *await turn.drive(record.values(INPUT, ENDING)))).decode()
 
+    async def _replied(self, turn: Turn, state: LoadedInstance) -> dict[str, Answer]:
+        """Returns the replies of this turn that callers wait for."""
+        replied: dict[str, Answer] = {}
+        for request_id in filter(self._reply_subscribers.is_subscribed, state.answered):
+            found = await turn.drive(state.record.replies.read(request_id))
+            if found is not None:
+                replied[request_id] = answers.replied(request_id, found)
+        return replied
+
     def _next_deadline(self, state: LoadedInstance) -> float | None:
         record = state.record
         return self.now() if record.has_deferred_deletes or record.blocking.delivering else record.next_moment
@@ -416,6 +444,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         if record.ended or not record.exists:
             notify(self.host, self._background, self._subscribers, waiting_for(self.id.id), news)
             self._subscribers.clear()
+            self._reply_subscribers.notify_all(waiting_for(self.id.id))
         for target in record.outbox.due_targets(self.now()):
             # One task per target, so that a target that does not answer delays no other.
             self._background.start(f"sending to {target}", partial(self._send, target))
@@ -524,6 +553,7 @@ def _existing(record: InstanceRecord) -> InstanceRecord:
 _LOOKS = {
     "Status": OrchestrationActor._status,
     "Wait": OrchestrationActor._wait,
+    "Reply": OrchestrationActor._reply,
     "History": OrchestrationActor._history,
     "IsAwaited": OrchestrationActor._awaited,
     "Check": OrchestrationActor._check,
@@ -532,6 +562,6 @@ _LOOKS = {
     "ConfirmDispatched": OrchestrationActor._confirm_dispatched,
     "Rescue": OrchestrationActor._rescue,
 }
-_READS = frozenset({"Status", "Wait", "History", "IsAwaited"})
+_READS = frozenset({"Status", "Wait", "History", "Reply", "IsAwaited"})
 #: Methods whose replies contain payloads and can be large.
-_PAYLOAD_READS = frozenset({"Status", "Wait", "History"})
+_PAYLOAD_READS = frozenset({"Status", "Wait", "History", "Request", "Reply"})

@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
 from holdfast.kinds import ENDING
 from holdfast.logs import counted
 from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
+from holdfast.orchestration.actor.open_requests import open_requests
 from holdfast.orchestration.core.effects import ABANDON, RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
-from holdfast.orchestration.core.history import EventRaised
+from holdfast.orchestration.core.history import EventRaised, RequestAnswered
 from holdfast.orchestration.core.instance import Blocked, Instance, Verdict
 from holdfast.orchestration.core.limits import TURN_BYTES
-from holdfast.orchestration.core.messages import ActivityOutcome, Cancel, Outcome, RaiseEvent, Resume, Start, Suspend
+from holdfast.orchestration.core.messages import (
+    ActivityOutcome,
+    Cancel,
+    MakeRequest,
+    Outcome,
+    RaiseEvent,
+    Resume,
+    Start,
+    Suspend,
+)
 from holdfast.orchestration.core.outcome import cancelled_without_code, timed_out_without_code
 from holdfast.orchestration.core.replay import unanswered
+from holdfast.orchestration.storage.replies import StoredAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,6 +84,10 @@ class LoadedInstance:
         #: For a BLOCKED instance: its calls without a recorded result, and the results in its inbox.
         self._unanswered: set[int] | None = None
         self._answered: set[tuple[int, int]] | None = None
+        #: The requests in its inbox, and if it is BLOCKED those that its history leaves open.
+        self._requested: set[str] | None = None
+        #: Requests that were answered in this turn.
+        self.answered: list[str] = []
         #: The name, outcome and duration of activities whose outcome is not saved yet.
         self._latencies: list[tuple[str, str, float]] = []
         #: Log records to write when this turn is saved.
@@ -117,6 +133,7 @@ class LoadedInstance:
         if events:
             self._metrics.replays.labels(record.name).inc()
         event_ids = EventIds(await turn.drive(record.event_ids()))
+        await turn.drive(record.replies.load())
         was_blocked = record.blocking.reason is not None
         # Read before anything changes: a read error leaves the instance BLOCKED, and is retried.
         kept = await turn.drive(record.blocking.inbox.first()) if was_blocked else []
@@ -127,6 +144,7 @@ class LoadedInstance:
                 events,
                 begun=record.begun,
                 event_ids=event_ids,
+                answered=record.replies,
                 mail_is_stored=True,
                 executions_at_once=_EXECUTIONS_AT_ONCE,
             )
@@ -150,7 +168,7 @@ class LoadedInstance:
                 self._deliver([])
             if self._instance is not None:
                 self._does_not_fit = False
-                self._unanswered = None
+                self._unanswered = self._requested = None
         return self._instance
 
     def _block(self, blocked: Blocked) -> None:
@@ -160,7 +178,7 @@ class LoadedInstance:
             raise Unavailable(str(blocked))
         self.forget_instance()
         self._does_not_fit = True
-        self._unanswered = self._answered = None
+        self._unanswered = self._answered = self._requested = None
         if record.block(blocked.reason, self._now()):
             # Without the message of the reason, which may contain inputs.
             self._log(
@@ -200,6 +218,7 @@ class LoadedInstance:
                 if replies is None:
                     break
                 blocking.delivered(message)
+                self._refuse_requests(message, replies)
                 # A suspend without effect was cancelled by a resume, which is no reason to warn.
                 if any(isinstance(reply, HoldfastError) for reply in replies) and not isinstance(
                     message, Suspend | Resume
@@ -211,6 +230,14 @@ class LoadedInstance:
                     )
                 taken += 1
         return taken
+
+    def _refuse_requests(self, message: Message, replies: Sequence[Reply]) -> None:
+        """Answers an acknowledged request that is refused, because its sender is still waiting for a reply."""
+        for reply in replies:
+            if isinstance(message, MakeRequest) and isinstance(reply, HoldfastError) and not self.record.ended:
+                refusal = StoredAnswer(rejected=reply.message, error_code=reply.code)
+                self.record.unsaved_bytes += self.record.replies.add(message.request_id, refusal)
+                self.answered.append(message.request_id)
 
     def _deliver(self, messages: Sequence[Message], *, fire_timers: bool = True) -> list[Reply] | None:
         """Delivers messages and returns the replies; None when the code does not fit and the instance is BLOCKED."""
@@ -232,6 +259,7 @@ class LoadedInstance:
             self.record.blocking.go_on()
             self._log(logging.INFO, "orchestration %s is no longer BLOCKED and continues", instance.instance_id)
         self.record.add_turn(instance, delivery.events, delivery.effects, now)
+        self.answered += [event.request_id for event in delivery.events if isinstance(event, RequestAnswered)]
         for place, (message, reply) in enumerate(zip(messages, delivery.replies, strict=True)):
             call = called.get(place)
             if reply is Verdict.NEVER_SCHEDULED:
@@ -286,9 +314,22 @@ class LoadedInstance:
         if isinstance(message, Cancel) and self._instance is None:
             await self._end_without_code(turn, message)
         else:
+            if isinstance(message, MakeRequest):
+                if await self.has_request(turn, message.request_id):
+                    return Verdict.DUPLICATE
+                message = replace(message, acknowledged=True)
             await check_arrival(turn, self.record, self._registry, message)
             self._keep(message)
         return Verdict.RECORDED
+
+    async def has_request(self, turn: Turn, request_id: str) -> bool:
+        """Returns whether a request was received and has no reply yet."""
+        instance = await self.bring_back(turn)
+        if instance is not None and (self.record.blocking.inbox.empty or instance.has_request(request_id)):
+            return instance.has_request(request_id)
+        if self._requested is None:
+            self._requested = await open_requests(turn, self.record, with_history=instance is None)
+        return request_id in self._requested
 
     async def is_delivered(self, turn: Turn, event: RaiseEvent, reply: Reply) -> bool:
         """Returns whether an event with this reply reached a mailbox, or code that waits for it."""
@@ -314,12 +355,15 @@ class LoadedInstance:
         self.record.unsaved_bytes += self.record.blocking.keep(message)
         if self._answered is not None and isinstance(message, Outcome):
             self._answered.add((message.execution_id, message.scheduled_seq))
+        if self._requested is not None and isinstance(message, MakeRequest):
+            self._requested.add(message.request_id)
         if isinstance(message, Suspend | Resume):
             self.record.blocking.suspend(isinstance(message, Suspend))
 
     async def _end_without_code(self, turn: Turn, cancel: Cancel | None) -> None:
         """Ends a BLOCKED instance: it was cancelled, or without ``cancel`` its time is over."""
         events = await turn.drive(self.record.history())
+        await turn.drive(self.record.replies.load())
         now = max(self._now(), events[-1].timestamp)
         instance_id = self.record.instance_id
         ended = (
@@ -377,6 +421,7 @@ class LoadedInstance:
 
     def saved(self) -> None:
         """Records metrics and writes the log records of the saved turn."""
+        self.answered = []
         latencies, self._latencies = self._latencies, []
         for called, ended, seconds in latencies:
             # Code may generate names, so undeclared activities share one label.
@@ -415,7 +460,7 @@ class LoadedInstance:
     def replace(self, record: InstanceRecord) -> None:
         self.forget_instance()
         self._does_not_fit = False
-        self._unanswered = self._answered = None
+        self._unanswered = self._answered = self._requested = None
         self.record = record
 
     def forget_instance(self) -> None:

@@ -21,6 +21,13 @@ class OrchestrationActorInterface(ActorInterface):
         """``{name, data, event_id}``"""
 
     @abstractmethod
+    async def Request(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{name, data, request_id}``: makes a request, once for each id, and returns ``{request_id, reply}``.
+
+        ``{request_id, answered: false}`` when there is no reply yet: repeat the call to get it later.
+        """
+
+    @abstractmethod
     async def Cancel(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """``{reason}``"""
 
@@ -54,6 +61,10 @@ class OrchestrationServiceInterface(ActorInterface):
     @abstractmethod
     async def Wait(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{notify}``: returns the status of an ended instance; otherwise calls the notifier when it ends."""
+
+    @abstractmethod
+    async def Reply(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{request_id, notify}``: returns the reply to a request as ``Request`` does, or calls the notifier later."""
 
     @abstractmethod
     async def Complete(self, data: dict[str, Any]) -> dict[str, Any]:

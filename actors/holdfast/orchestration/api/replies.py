@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Rejected, by_code
 from holdfast.orchestration.core.history import shown_payload
 from holdfast.pushpop.api.replies import iso, refused
 from holdfast.runtime.serialization import is_deep
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.instance import Reply
     from holdfast.orchestration.storage.record import InstanceRecord
+    from holdfast.orchestration.storage.replies import StoredAnswer
 
 Answer = dict[str, Any]
 
@@ -35,6 +36,22 @@ def raised(reply: Reply, *, delivered: bool) -> Answer:
     if isinstance(reply, HoldfastError):
         return refused(reply)
     return taken(reply) | {"delivered": delivered}
+
+
+def replied(request_id: str, answer: StoredAnswer) -> Answer:
+    """Returns the reply to a request, as the code gave it."""
+    if answer.rejected is not None:
+        return refused(by_code(answer.error_code or Rejected.code, answer.rejected, request_id=request_id))
+    return {"success": True, "request_id": request_id, "answered": True, "reply": _value(answer.reply)}
+
+
+def unanswered(request_id: str) -> Answer:
+    """Returns the reply to a request that the code has not answered yet."""
+    return {"success": True, "request_id": request_id, "answered": False}
+
+
+def is_unanswered(answer: Answer) -> bool:
+    return answer.get("answered") is False
 
 
 def started(record: InstanceRecord, reply: Reply, *, created: bool, delivered: bool | None = None) -> Answer:

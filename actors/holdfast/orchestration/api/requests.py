@@ -14,6 +14,7 @@ from holdfast.orchestration.core.json_records import Parent
 from holdfast.orchestration.core.messages import (
     ActivityOutcome,
     Cancel,
+    MakeRequest,
     Message,
     RaiseEvent,
     Resume,
@@ -109,6 +110,35 @@ class RaiseEventRequest(Request):
     def message(self) -> Message:
         check_id(self.name, "event name")
         return RaiseEvent(name=self.name, data=payload(self.data, "data"), event_id=self.event_id)
+
+
+RequestId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=255,
+        # Characters that no store keeps, or that stand for invalid UTF-8.
+        pattern=r"^[^\x00\ufffd]*$",
+        description="Identifies the request: the same id gives the first reply again. Generated if omitted.",
+    ),
+]
+
+
+class MakeRequestRequest(Request):
+    name: Name
+    data: Any = None
+    request_id: RequestId | None = None
+
+    def message(self) -> Message:
+        check_id(self.name, "request name")
+        request_id = self.request_id or secrets.token_hex(16)
+        return MakeRequest(name=self.name, data=payload(self.data, "data"), request_id=request_id)
+
+
+class ReplyRequest(Request):
+    request_id: RequestId
+    #: The notifier to call when there is a reply.
+    notify: str | None = None
 
 
 class ReasonRequest(Request):
@@ -235,6 +265,7 @@ def _check_size(size: int, what: str) -> None:
 MESSAGES: dict[str, type[Request]] = {
     "Start": StartRequest,
     "RaiseEvent": RaiseEventRequest,
+    "Request": MakeRequestRequest,
     "Cancel": CancelRequest,
     "CancelChild": CancelChildRequest,
     "Suspend": SuspendRequest,

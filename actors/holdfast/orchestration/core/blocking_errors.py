@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NonDeterminism
+from holdfast.orchestration.core.box_keys import requested
 from holdfast.orchestration.core.history import ActivityScheduled
 
 if TYPE_CHECKING:
@@ -21,6 +22,20 @@ def missing_definition(
         kind=f"missing_{missing}",
         expected=expected,
         found=found,
+        line=line,
+    )
+
+
+def undeclared_box(box: str, line: str | None = None) -> NonDeterminism:
+    """Returns the error for a mailbox or requests that the code no longer declares; ``line`` is where it uses them."""
+    request = requested(box)
+    what, name, parameter = ("mailbox", box, "mailboxes") if request is None else ("request", request, "requests")
+    return NonDeterminism(
+        f"The orchestration no longer declares the {what} {name}, which it uses. "
+        f"Declare it again: @app.orchestration({parameter}=[{name!r}]), or give changed code a new version.",
+        kind=f"undeclared_{what}",
+        expected=f"the {what} {name}",
+        found=f"no {what} {name}",
         line=line,
     )
 

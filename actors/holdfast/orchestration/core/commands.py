@@ -29,12 +29,17 @@ if TYPE_CHECKING:
 # Estimated stored bytes of an event, and of the effect of a command that is sent: keys, numbers and times. Names and
 # ids are added.
 _EVENT_BYTES = 150
-_SENT_BYTES = {history.ActivityScheduled: 150, history.SubOrchestrationScheduled: 450}
+_SENT_BYTES = {
+    history.ActivityScheduled: 150,
+    history.SubOrchestrationScheduled: 450,
+    # Also stored among the replies.
+    history.RequestAnswered: 300,
+}
 
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """One request of the code: an activity, a child, a timer, an event subscription, tags or a rejected value."""
+    """One decision of the code: an activity, a child, a timer, a subscription, an answer, tags or a rejected value."""
 
     kind: type[Event]
     fields: dict[str, Any]

@@ -6,16 +6,19 @@ import asyncio
 import hashlib
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 from holdfast.errors import UnknownOrchestration
 from holdfast.names import MAX_ID_LENGTH, check_id
 from holdfast.orchestration.core import history
+from holdfast.orchestration.core.blocking_errors import undeclared_box
+from holdfast.orchestration.core.box_keys import request_box
 from holdfast.orchestration.core.effects import ABANDON
-from holdfast.orchestration.core.mailboxes import undeclared_mailbox
 from holdfast.orchestration.core.outcome import ContinueAsNew
 from holdfast.orchestration.core.payloads import ANYTHING, Codec, codec, keepable, sendable
+from holdfast.orchestration.core.requests import Request
 from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, definition_of
 from holdfast.orchestration.loop.source_lines import line_of_caller
 from holdfast.orchestration.retry import ONCE, Retry
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.errors import NonDeterminism
     from holdfast.orchestration.core.execution import Execution
 
-#: In place of a type: the type that a mailbox is declared with.
+#: In place of a type: the type that a mailbox or a request is declared with.
 DECLARED: Any = object()
 
 Input = TypeVar("Input")
@@ -293,7 +296,7 @@ class Context:
         """
         if mailbox not in self._execution.mailboxes:
             if self._execution.has_lost_mailbox(mailbox):
-                await self._stop(undeclared_mailbox(mailbox, line_of_caller()))
+                await self._stop(undeclared_box(mailbox, line_of_caller()))
             raise ValueError(
                 f"This orchestration has no mailbox {mailbox}: declare it, @app.orchestration(mailboxes=[{mailbox!r}])."
             )
@@ -318,6 +321,43 @@ class Context:
             return version
         definition.input.check(text, f"The input of version {definition.version}")
         return definition.version
+
+    @overload
+    async def request(self, name: str) -> Request[Any]: ...
+    @overload
+    async def request(self, name: str, type: type[Output]) -> Request[Output]: ...
+    async def request(self, name: str, type: Any = DECLARED) -> Request[Any]:  # noqa: A002
+        """Waits for the oldest unread request of this name. Answer it with its ``reply`` or ``reject``.
+
+        Without a ``type`` its data has the type that the request is declared with. A request that does not fit a
+        ``type`` given here is answered with an error, and the next one is waited for.
+        """
+        execution = self._execution
+        if not execution.requests.declares(name):
+            if execution.has_lost_request(name):
+                await self._stop(undeclared_box(request_box(name), line_of_caller()))
+            raise ValueError(
+                f"This orchestration has no request {name}: declare it, @app.orchestration(requests=[{name!r}])."
+            )
+        declared = execution.definition.requests
+        expected = declared.codec(name) if type is DECLARED else codec(type)
+        while True:
+            await self._inside()
+            mail = await execution.requests.take(name, execution.loop.time())
+            assert mail.request_id is not None
+            try:
+                data = expected.load(mail.data)
+            except Exception as error:
+                as_declared = type is DECLARED and declared.is_typed(name)
+                await execution.refuse_request(error, mail, name, as_declared=as_declared)
+            else:
+                return Request(mail.request_id, data, partial(self._answer, name, mail.request_id))
+
+    def _answer(self, name: str, request_id: str, **answer: Any) -> None:
+        execution = self._execution
+        # Not while the instance is being evicted from memory: this is a clean-up handler of its code then.
+        if execution.loop.is_inside():
+            execution.requests.answer(execution.commands, name, request_id, **answer)
 
     async def _ask(self, kind: type[history.Event], codec: Codec | None = None, **fields: Any) -> Any:
         return await (await self._give(kind, codec, **fields)).promise

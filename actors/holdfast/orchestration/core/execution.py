@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from holdfast.errors import NeverYields, NonDeterminism
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.blocking_errors import missing_definition, unfit_value
+from holdfast.orchestration.core.box_keys import boxes_of, request_box
 from holdfast.orchestration.core.commands import Command, Commands
 from holdfast.orchestration.core.context import Context
 from holdfast.orchestration.core.effects import Effect, RunActivity, StartSubOrchestration
@@ -26,6 +27,7 @@ from holdfast.orchestration.core.matching import Differences, in_words
 from holdfast.orchestration.core.outcome import CleanUp, parent_notification, released, terminal_event
 from holdfast.orchestration.core.payloads import in_words as in_words_of_value
 from holdfast.orchestration.core.replay import ReplayCursor, nondeterminism
+from holdfast.orchestration.core.requests import INVALID, MAX_REJECTION, Requests
 from holdfast.orchestration.core.tagging import Tagging
 from holdfast.orchestration.core.time_limit import timed_out
 from holdfast.orchestration.core.waiting import earliest
@@ -54,6 +56,7 @@ class Execution:
         limits: Limits = DEFAULT_LIMITS,
         *,
         mailboxes: Mailboxes | None = None,
+        requests: Requests | None = None,
         event_ids: EventIds | None = None,
     ) -> None:
         self.registry = registry
@@ -63,8 +66,9 @@ class Execution:
         self.commands = Commands(limits)
         # ReplayLoop rejects the methods that typeshed declares abstract with one generic implementation.
         self.loop = ReplayLoop(instance_id, self.commands.keep_timer, limits)  # type: ignore[abstract]
-        #: Taken over from the previous execution, if that is in memory.
-        self.mailboxes = mailboxes or Mailboxes.of(definition.mailboxes, started)
+        #: Both are taken over from the previous execution, if that is in memory.
+        self.mailboxes = mailboxes or Mailboxes.of(boxes_of(definition), started)
+        self.requests = requests or Requests(self.mailboxes)
         self.event_ids = event_ids or EventIds()
         self.custom_status: str | None = None
         self.tags = Tagging(started.tags or {})
@@ -142,10 +146,19 @@ class Execution:
         return self._children
 
     @property
-    def unseen_mail(self) -> list[tuple[str, history.Json]]:
-        """Recorded mail that was not applied because the code continued as new."""
-        unseen = [event for event in self._unseen if isinstance(event, history.EventRaised)]
-        return [(event.name, event.data) for event in unseen if event.scheduled_seq is None]
+    def left_mail(self) -> list[tuple[str, history.Json, str | None]]:
+        """What the next execution has to receive: requests without an answer, and recorded mail that was not applied.
+
+        Each has its box, its data and, if it is a request, its id. Mail is not applied when the code has continued as
+        new.
+        """
+        left = self.requests.returned()
+        for event in self._unseen:
+            if isinstance(event, history.RequestReceived):
+                left.append((request_box(event.name), event.data, event.request_id))
+            elif isinstance(event, history.EventRaised) and event.scheduled_seq is None:
+                left.append((event.name, event.data, None))
+        return left
 
     @property
     def unseen_cancel(self) -> history.CancelRequested | None:
@@ -180,6 +193,10 @@ class Execution:
             return False
         recorded = self.started.mailboxes
         return self.replaying if recorded is None else name in recorded
+
+    def has_lost_request(self, name: str) -> bool:
+        """Returns whether the instance had this request when it started, but the code no longer declares it."""
+        return not self.requests.declares(name) and name in (self.started.requests or ())
 
     def obstruct(self, obstacle: NonDeterminism) -> None:
         """Records why the code cannot continue. The end of the step raises it, whatever the code does until then."""
@@ -222,6 +239,22 @@ class Execution:
             await self.end_of_step()
         self.commands.ask(None, history.ValueRefused, name=place)
         raise error
+
+    async def refuse_request(self, error: Exception, request: Mail, name: str, *, as_declared: bool) -> None:
+        """Answers a request whose data does not fit its type, or blocks the instance when it fitted at first.
+
+        With ``as_declared`` the type is that of the declaration, which the data fitted when it arrived.
+        """
+        assert request.request_id is not None
+        problem = " ".join(in_words_of_value(error).split())
+        transcript = self._transcript
+        if as_declared if transcript is None else not transcript.refused_request(request.request_id):
+            place = f"the request {request.request_id} ({name})"
+            found = f"it does not fit its type: {problem}"
+            self.obstruct(unfit_value(f"A request {name}", expected=place, found=found, line=line_of_caller()))
+            await self.end_of_step()
+        refusal = f"the request {name}: {problem}."[:MAX_REJECTION]
+        self.requests.answer(self.commands, name, request.request_id, rejected=refusal, error_code=INVALID)
 
     async def end_of_step(self) -> None:
         """Blocks the calling task forever: code could catch an exception and continue."""
@@ -315,10 +348,12 @@ class Execution:
     # A step
 
     def _check_held_mail(self) -> None:
-        """Raises NonDeterminism when mail that arrived during a suspension is for an undeclared mailbox."""
+        """Raises NonDeterminism when mail that arrived during a suspension is for an undeclared mailbox or request."""
         for event in (event for answers in self._held for event, _ in answers):
             if isinstance(event, history.EventRaised) and event.scheduled_seq is None:
                 self.mailboxes.check_declares(event.name)
+            elif isinstance(event, history.RequestReceived):
+                self.mailboxes.check_declares(request_box(event.name))
 
     def _occur(self, group: list[Event]) -> None:
         self._seq = group[-1].seq
@@ -355,6 +390,8 @@ class Execution:
             if event.event_id is not None:
                 self.event_ids.add(event.event_id)
             return None if event.scheduled_seq is None else self.commands.answered(event)
+        if isinstance(event, history.RequestReceived):
+            self.requests.received(event.request_id)
         return self.commands.answered(event) if hasattr(event, "scheduled_seq") else None
 
     def _step(self, answers: list[tuple[Event, Any]]) -> None:
@@ -400,6 +437,8 @@ class Execution:
             self.loop.fire(answered)
         elif isinstance(event, history.EventRaised) and answered is None:
             self.mailboxes.put(event.name, event.data)
+        elif isinstance(event, history.RequestReceived):
+            self.mailboxes.put(request_box(event.name), event.data, event.request_id)
         elif answered is not None and not answered.promise.done():
             answered.promise.set_result(event)
 

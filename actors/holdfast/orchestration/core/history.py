@@ -71,6 +71,8 @@ class OrchestrationStarted(Event):
     unread: list[dict[str, Any]] | None = None
     #: The mailboxes declared at the start; None for an instance that an earlier release started.
     mailboxes: list[str] | None = None
+    #: The requests declared at the start.
+    requests: list[str] | None = None
     #: The tags at the start of the execution; None for none.
     tags: Tags | None = None
     #: The priority of its activities in their queues, unless a call has its own; None for 0.
@@ -171,6 +173,30 @@ class EventRaised(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestReceived(Event):
+    payloads = ("data",)
+
+    name: str
+    request_id: str
+    data: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAnswered(Event):
+    """Recorded when the code replied to a request, or rejected it."""
+
+    payloads = ("reply",)
+
+    name: str
+    request_id: str
+    reply: Json | None = None
+    #: Why the request was rejected.
+    rejected: str | None = None
+    #: The error code of a request that was rejected without the code, because its data does not have the right type.
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValueRefused(Event):
     """Recorded when a value did not fit its type when first read, and the error was raised in the code."""
 
@@ -242,6 +268,7 @@ DECISIONS = (
     TimerCreated,
     SubOrchestrationScheduled,
     EventSubscribed,
+    RequestAnswered,
     ValueRefused,
     PatchMarked,
     TagsSet,

@@ -16,13 +16,15 @@ from holdfast.errors import (
     UnknownOrchestration,
 )
 from holdfast.orchestration.core import history
+from holdfast.orchestration.core.blocking_errors import undeclared_box
+from holdfast.orchestration.core.box_keys import boxes_of, request_box
 from holdfast.orchestration.core.event_ids import EventIds
 from holdfast.orchestration.core.execution import Execution
 from holdfast.orchestration.core.limits import DEFAULT_LIMITS, TURN_BYTES, Limits
-from holdfast.orchestration.core.mailboxes import undeclared_mailbox
 from holdfast.orchestration.core.messages import (
     ActivityOutcome,
     Cancel,
+    MakeRequest,
     Message,
     Outcome,
     RaiseEvent,
@@ -32,15 +34,17 @@ from holdfast.orchestration.core.messages import (
     Suspend,
 )
 from holdfast.orchestration.core.payloads import NULL, stored_size
+from holdfast.orchestration.core.requests import AnsweredIds
 from holdfast.orchestration.core.time_limit import TIME_IS_OVER, ended_at_limit, next_limit
 from holdfast.orchestration.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from holdfast.orchestration.core.effects import Effect
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.mailboxes import Mail, Mailboxes
+    from holdfast.orchestration.core.requests import Requests
     from holdfast.orchestration.core.waiting import Waiting
     from holdfast.orchestration.registry import Registry
 
@@ -101,14 +105,16 @@ class Instance:
         limits: Limits = DEFAULT_LIMITS,
         *,
         event_ids: EventIds | None = None,
+        answered: Container[str] | None = None,
         mail_is_stored: bool = False,
         executions_at_once: int | None = None,
     ) -> None:
         """Creates an instance that has not started.
 
         With ``mail_is_stored`` the history only refers to unread mail; the caller stores what :meth:`take_mail`
-        returns. With ``executions_at_once`` a delivery ends after that many executions that received mail and
-        continued as new; the next delivery continues.
+        returns. ``answered`` has the ids of answered requests; without it the instance remembers the last ones that
+        are in its histories. With ``executions_at_once`` a delivery ends after that many executions that received mail
+        and continued as new; the next delivery continues.
         """
         self.instance_id = instance_id
         #: The first event of the current execution: name, version, input, parent.
@@ -120,6 +126,7 @@ class Instance:
         self._mail_is_stored = mail_is_stored
         self._executions_at_once = executions_at_once
         self._event_ids = event_ids or EventIds()
+        self._answered: Container[str] = AnsweredIds() if answered is None else answered
         self._mail: list[Mail] = []
         self._old_event_ids: list[str] = []
         self._execution: Execution | None = None
@@ -155,6 +162,8 @@ class Instance:
             instance.ending = events[-1]
             return instance
         instance.begun = begun
+        if isinstance(instance._answered, AnsweredIds):
+            instance._answered.note(events)
         try:
             execution = instance._new_execution(started)
             if begun:
@@ -214,6 +223,11 @@ class Instance:
     def overran(self) -> bool:
         """Whether the instance failed because its code did not yield."""
         return isinstance(self.ending, history.OrchestrationFailed) and self.ending.error.kind == "never_yields"
+
+    def has_request(self, request_id: str) -> bool:
+        """Returns whether a request was received and the code can still answer it."""
+        execution = self._execution
+        return execution is not None and execution.ended is None and request_id in execution.requests
 
     def waits_for_activity(self, execution_id: int, scheduled_seq: int) -> bool:
         """Returns whether the code still waits for an activity; if not, its worker may stop it."""
@@ -308,6 +322,8 @@ class Instance:
                 raise OrchestrationEnded(f"The orchestration {self.instance_id} has ended.")
             if isinstance(message, RaiseEvent):
                 return self._raise_event(self._execution, message, now)
+            if isinstance(message, MakeRequest):
+                return self._request(self._execution, message, now)
             return self._control(self._execution, message, now)
         except (InvalidRequest, NotFound, OrchestrationEnded) as refusal:
             return refusal
@@ -326,6 +342,7 @@ class Instance:
             seed=message.seed,
             parent=message.parent,
             mailboxes=sorted(definition.mailboxes),
+            requests=sorted(definition.requests) or None,
             tags=message.tags or None,
             priority=message.priority or None,
             start_at=message.start_at if message.start_at is not None and message.start_at > now else None,
@@ -371,7 +388,7 @@ class Instance:
             subscription = execution.commands.subscription(message.name)
             if subscription is None or subscription.event is None:
                 if execution.has_lost_mailbox(message.name):
-                    raise undeclared_mailbox(message.name)
+                    raise undeclared_box(message.name)
                 return Verdict.NO_SUBSCRIBER
             if subscription.codec is not None:
                 # Rejected here, not raised where the code waits: one invalid event must not end an orchestration.
@@ -386,6 +403,19 @@ class Instance:
             data=message.data,
             event_id=message.event_id,
             scheduled_seq=scheduled_seq,
+        )
+        return Verdict.RECORDED
+
+    def _request(self, execution: Execution, message: MakeRequest, now: float) -> Reply:
+        if message.request_id in execution.requests or message.request_id in self._answered:
+            return Verdict.DUPLICATE
+        if not execution.requests.declares(message.name):
+            if message.acknowledged and execution.has_lost_request(message.name):
+                raise undeclared_box(request_box(message.name))
+            raise NotFound(f"The orchestration {execution.definition.name} has no request {message.name}.")
+        execution.definition.requests.check(message.name, message.data)
+        execution.happen(
+            now, history.RequestReceived, name=message.name, request_id=message.request_id, data=message.data
         )
         return Verdict.RECORDED
 
@@ -430,13 +460,14 @@ class Instance:
             if execution is None:
                 return
             delivery.events += execution.events
+            if isinstance(self._answered, AnsweredIds):
+                self._answered.note(execution.events)
             delivery.effects += execution.effects
             execution.events, execution.effects = [], []
             if not isinstance(execution.ended, history.ContinuedAsNew):
                 self.ending = execution.ended
                 return
-            received_before = (execution.started.mail or {}).get("received", {})
-            idle = 0 if execution.mailboxes.received != received_before else idle + 1
+            idle = 0 if execution.mailboxes.has_received else idle + 1
             executions += 1
             # The input is stored twice: in the event that ends one execution and in the one that starts the next.
             inputs += 2 * stored_size(execution.ended.input)
@@ -468,7 +499,7 @@ class Instance:
         """Returns the next execution, which takes over the mailboxes of the ended one."""
         version = ended.version or execution.started.version
         definition = self._registry.orchestration(execution.started.name, version)
-        mailboxes, fresh = execution.mailboxes.hand_on(definition.mailboxes, execution.unseen_mail)
+        mailboxes, fresh = execution.mailboxes.hand_on(boxes_of(definition), execution.left_mail)
         unread = None
         if self._mail_is_stored:
             self._mail += fresh
@@ -484,12 +515,18 @@ class Instance:
             mail=mailboxes.mark(),
             unread=unread,
             mailboxes=sorted({*definition.mailboxes, *(execution.started.mailboxes or ())}),
+            requests=sorted({*definition.requests, *(execution.started.requests or ())}) or None,
             tags=execution.tags.recorded or None,
             start_at=None,
         )
-        return self._new_execution(started, mailboxes)
+        return self._new_execution(started, mailboxes, execution.requests.hand_on(mailboxes))
 
-    def _new_execution(self, started: history.OrchestrationStarted, mailboxes: Mailboxes | None = None) -> Execution:
+    def _new_execution(
+        self,
+        started: history.OrchestrationStarted,
+        mailboxes: Mailboxes | None = None,
+        requests: Requests | None = None,
+    ) -> Execution:
         definition = self._registry.orchestration(started.name, started.version)
         self.started = started
         self._execution = Execution(
@@ -499,6 +536,7 @@ class Instance:
             started,
             self._limits,
             mailboxes=mailboxes,
+            requests=requests,
             event_ids=self._event_ids,
         )
         self._execution.wall = self._wall

@@ -1,5 +1,7 @@
 """The mailboxes of an instance, which keep the events raised under their names, in order, until they are received.
 
+Requests are kept in the same way, in boxes of their own (:mod:`.box_keys`): a request is mail with an id.
+
 Mail is numbered over all executions. An execution that continues as new passes its mailboxes to the next execution;
 the history only records the number of the last mail, and the last received number of each mailbox.
 """
@@ -13,7 +15,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import NonDeterminism
+from holdfast.orchestration.core.blocking_errors import undeclared_box
+from holdfast.orchestration.core.box_keys import is_returned, request_box, requested
 from holdfast.orchestration.core.waiting import MAX_WAITING, Waiting
 
 if TYPE_CHECKING:
@@ -24,14 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """One event in a mailbox; ``number`` is its position among all mail of the instance."""
+    """One event in a mailbox, or a request; ``number`` is its position among all mail of the instance."""
 
     number: int
     mailbox: str
     data: Json
+    #: The id of a request.
+    request_id: str | None = None
 
     def dump(self) -> dict[str, Any]:
-        return {"number": self.number, "mailbox": self.mailbox, "data": self.data}
+        dumped: dict[str, Any] = {"number": self.number, "mailbox": self.mailbox, "data": self.data}
+        return dumped if self.request_id is None else dumped | {"request_id": self.request_id}
 
 
 class _Mailbox(asyncio.Queue[Mail]):
@@ -65,6 +71,8 @@ class Mailboxes:
         self._boxes |= {name: _Mailbox(mail) for name, mail in (waiting or {}).items()}
         #: The calls of the code that wait for mail: the mailbox, and since when.
         self._readers: dict[object, tuple[str, float]] = {}
+        #: Whether this execution has received anything that no earlier execution has received.
+        self.has_received = False
         #: Mail of this execution that is stored only in its history.
         self._fresh: list[Mail] = []
         self._fresh_size = 0
@@ -81,10 +89,13 @@ class Mailboxes:
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def put(self, mailbox: str, data: Json) -> None:
+    def has_unread(self, mailbox: str) -> bool:
+        return mailbox in self._boxes and not self._boxes[mailbox].empty()
+
+    def put(self, mailbox: str, data: Json, request_id: str | None = None) -> None:
         """Adds mail. Raises NonDeterminism when the mailbox is no longer declared, because no mail may be lost."""
         self.check_declares(mailbox)
-        self._boxes[mailbox].put_nowait(self._add(mailbox, data))
+        self._boxes[mailbox].put_nowait(self._add(mailbox, data, request_id))
 
     async def take(self, mailbox: str, now: float) -> Mail:
         """Waits for the oldest unread mail of a mailbox and marks it as received."""
@@ -95,12 +106,16 @@ class Mailboxes:
         finally:
             del self._readers[reader]
         self.received[mailbox] = mail.number
+        self.has_received = self.has_received or not is_returned(mailbox)
         return mail
 
     def awaited(self) -> list[Waiting]:
-        """Returns the mailboxes that the code waits for, up to the number that is shown."""
+        """Returns the mailboxes and the requests that the code waits for, up to the number that is shown."""
         readers = islice(self._readers.values(), MAX_WAITING)
-        return [Waiting("mailbox", mailbox, since) for mailbox, since in readers]
+        return [
+            Waiting("mailbox", box, since) if (name := requested(box)) is None else Waiting("request", name, since)
+            for box, since in readers
+        ]
 
     def mark(self) -> dict[str, Any] | None:
         """Returns the last number and the received numbers, for the history; None if there never was any mail."""
@@ -112,28 +127,30 @@ class Mailboxes:
 
     def check_declares(self, mailbox: str) -> None:
         """Raises NonDeterminism when this mailbox is not declared."""
-        if mailbox not in self._names:
-            raise undeclared_mailbox(mailbox)
+        if not self._is_declared(mailbox):
+            raise undeclared_box(mailbox)
 
     def check_declared(self) -> None:
         """Raises NonDeterminism when an undeclared mailbox has unread mail, because no mail may be lost."""
         for name, box in self._boxes.items():
-            if name not in self._names and box.waiting:
-                raise undeclared_mailbox(name)
+            if box.waiting and not self._is_declared(name):
+                raise undeclared_box(name)
 
     @property
     def empty(self) -> bool:
         return not any(box.waiting for box in self._boxes.values())
 
-    def hand_on(self, names: Iterable[str], late: Iterable[tuple[str, Json]]) -> tuple[Mailboxes, list[Mail]]:
+    def hand_on(
+        self, names: Iterable[str], late: Iterable[tuple[str, Json, str | None]]
+    ) -> tuple[Mailboxes, list[Mail]]:
         """Returns the mailboxes of the next execution, and their mail that is stored only in this one's history.
 
-        ``late`` is recorded mail that was not applied before the code continued as new. The queues are reused, not
-        copied.
+        ``late`` is recorded mail that was not applied before the code continued as new, and requests that were not
+        answered: their boxes, data and ids. The queues are reused, not copied.
         """
         waiting = {name: box.waiting for name, box in self._boxes.items()}
-        for mailbox, data in late:
-            waiting.setdefault(mailbox, deque()).append(self._add(mailbox, data))
+        for mailbox, data, request_id in late:
+            waiting.setdefault(mailbox, deque()).append(self._add(mailbox, data, request_id))
         following = Mailboxes(names, self.last, self.received, {name: mail for name, mail in waiting.items() if mail})
         return following, self.take_fresh(0)
 
@@ -144,21 +161,13 @@ class Mailboxes:
         fresh, self._fresh, self._fresh_size = self._fresh, [], 0
         return [mail for mail in fresh if mail.number > self.received.get(mail.mailbox, 0)]
 
-    def _add(self, mailbox: str, data: Json) -> Mail:
+    def _is_declared(self, box: str) -> bool:
+        name = requested(box)
+        return (box if name is None else request_box(name)) in self._names
+
+    def _add(self, mailbox: str, data: Json, request_id: str | None) -> Mail:
         self.last += 1
-        mail = Mail(self.last, mailbox, data)
+        mail = Mail(self.last, mailbox, data, request_id)
         self._fresh.append(mail)
         self._fresh_size += len(data)
         return mail
-
-
-def undeclared_mailbox(mailbox: str, line: str | None = None) -> NonDeterminism:
-    """Returns the error for a mailbox that the code no longer declares; ``line`` is where the code uses it."""
-    return NonDeterminism(
-        f"The orchestration no longer declares the mailbox {mailbox}, which it uses. "
-        f"Declare it again: @app.orchestration(mailboxes=[{mailbox!r}]), or give changed code a new version.",
-        kind="undeclared_mailbox",
-        expected=f"the mailbox {mailbox}",
-        found=f"no mailbox {mailbox}",
-        line=line,
-    )

@@ -19,6 +19,7 @@ from holdfast.orchestration.core.history import (
     Event,
     EventSubscribed,
     PatchMarked,
+    RequestAnswered,
     SubOrchestrationScheduled,
     TagsSet,
     TimerCreated,
@@ -170,6 +171,9 @@ def bucket_of(request: Request) -> Bucket:
     if kind is TimerCreated or kind is TagsSet:
         return (kind.__name__,)
     name = _field(request, "name")
+    if kind is RequestAnswered:
+        # The sender may have the recorded answer already, whatever the code answers now.
+        return kind.__name__, name, _field(request, "request_id")
     if kind is ActivityScheduled:
         return kind.__name__, name, _field(request, "attempt")
     if kind is SubOrchestrationScheduled and _field(request, "detached"):
@@ -193,6 +197,8 @@ def in_words(request: Request, *, content: bool = False) -> str:
     kind = _kind(request)
     if kind is TimerCreated:
         return f"TimerCreated ({_moment(request)})" if content else "TimerCreated (a sleep or a time-out)"
+    if kind is RequestAnswered:
+        return f"{kind.__name__} ({_field(request, 'name')}, {_field(request, 'request_id')})"
     if kind not in (ActivityScheduled, SubOrchestrationScheduled, *_NAMED_ONLY):
         return kind.__name__
     words = f"{kind.__name__} ({_field(request, 'name')})"

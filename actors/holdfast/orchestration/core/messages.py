@@ -28,6 +28,15 @@ class RaiseEvent(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MakeRequest(Message):
+    name: str
+    data: Json
+    request_id: str
+    #: True for a request that was acknowledged while the instance was BLOCKED.
+    acknowledged: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Message):
     name: str
     input: Json
@@ -81,7 +90,7 @@ class Resume(Message):
 
 _TYPES: dict[str, type[Message]] = {
     kind.__name__: kind
-    for kind in (Start, ActivityOutcome, SubOrchestrationOutcome, RaiseEvent, Cancel, Suspend, Resume)
+    for kind in (Start, ActivityOutcome, SubOrchestrationOutcome, RaiseEvent, MakeRequest, Cancel, Suspend, Resume)
 }
 
 

@@ -13,6 +13,7 @@ from holdfast.orchestration.core.history import (
     Event,
     OrchestrationStarted,
     PatchMarked,
+    RequestAnswered,
     SubOrchestrationScheduled,
     TimerCreated,
     TimerFired,
@@ -117,6 +118,13 @@ class ReplayCursor:
         if seq is None or seq <= self._read:
             return seq
         return seq if all(isinstance(event, DECISIONS) for event in self._events[self._read : seq]) else None
+
+    def refused_request(self, request_id: str) -> bool:
+        """Returns whether the current step recorded that the data of a request did not have the right type."""
+        return any(
+            isinstance(event, RequestAnswered) and event.request_id == request_id and event.error_code is not None
+            for event in self._decisions()
+        )
 
     def end(self, kind: type[Event], line: str | None, error: str | None = None) -> Event:
         """Returns the event that ends the execution. Raises NonDeterminism when the history has a different event."""

@@ -11,7 +11,7 @@ from holdfast.orchestration.core import history
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Kind: TypeAlias = Literal["activity", "timer", "event", "mailbox", "sub"]
+Kind: TypeAlias = Literal["activity", "timer", "event", "mailbox", "request", "sub"]
 
 #: How many are shown. They are stored with every turn, so that a status needs no replay.
 MAX_WAITING = 20
@@ -29,12 +29,12 @@ class Waiting:
     """One thing that the code awaits."""
 
     kind: Kind
-    #: The name of the activity, event, mailbox or sub-orchestration; None for a timer.
+    #: The name of the activity, event, mailbox, request or sub-orchestration; None for a timer.
     name: str | None
     since: float
     #: When a timer fires.
     due_at: float | None = None
-    #: The event in the history that scheduled it; None for a mailbox.
+    #: The event in the history that scheduled it; None for a mailbox or a request.
     scheduled_seq: int | None = None
 
     @classmethod

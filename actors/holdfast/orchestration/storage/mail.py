@@ -118,8 +118,8 @@ class StoredMail:
                 box.open, box.size = list(chunk), len(orjson.dumps(chunk))
             received = mark["received"].get(name, 0)
             found += [
-                {"number": number, "mailbox": name, "data": data}
-                for number, data in chunk
+                {"number": number, "mailbox": name, "data": data, **({"request_id": more[0]} if more else {})}
+                for number, data, *more in chunk
                 if received < number <= mark["last"]
             ]
         return sorted(found, key=itemgetter("number"))
@@ -158,7 +158,7 @@ class StoredMail:
             box = self._boxes[mail.mailbox] = _Box(len(self._boxes))
         if box.ends and mail.number <= box.ends[-1]:
             return  # stored before, because it was too large for the history
-        entry = [mail.number, mail.data]
+        entry = [mail.number, mail.data, *([] if mail.request_id is None else [mail.request_id])]
         size = len(orjson.dumps(entry)) + 1
         if box.open is None or box.size + size > CHUNK_BYTES:
             box.open, box.size = [], 0

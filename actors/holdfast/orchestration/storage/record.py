@@ -27,6 +27,7 @@ from holdfast.orchestration.status import ENDED, Status
 from holdfast.orchestration.storage.blocking import Blocking
 from holdfast.orchestration.storage.mail import StoredMail
 from holdfast.orchestration.storage.outbox import Outbox
+from holdfast.orchestration.storage.replies import StoredReplies
 from holdfast.orchestration.tags import merged
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class InstanceRecord:
         #: Mail that earlier executions left unread, and the ids of the events they received.
         self._mail = StoredMail()
         self._event_ids = StoredEventIds()
+        #: The answers to requests.
+        self.replies = StoredReplies()
         #: Whether the first step of the current execution is done.
         self.begun = True
         #: State values to be deleted: the prefix of their keys, the first number, and the number after the last.
@@ -156,6 +159,8 @@ class InstanceRecord:
         for event in events:
             if event.execution_id >= oldest:
                 self._append(event)
+            else:
+                self.replies.note(event.dump())
         mail = instance.take_mail()
         self._mail.keep(mail, (*self._earlier, self.execution_id))
         self.unsaved_bytes += sum(stored_size(one.data) for one in mail)
@@ -225,17 +230,19 @@ class InstanceRecord:
         left._rank_from = max(self.created_at, self._rank_from) + _RANK_STEP
         left.outbox = self.outbox
         left._generation = self._generation + 1
-        left._mail = StoredMail(left._generation)
+        left._mail, left.replies = StoredMail(left._generation), StoredReplies(left._generation)
         extents = {execution: segments for execution, (segments, _) in self._earlier.items()}
         extents[self.execution_id] = self._segments
         left._garbage = [
             *self._garbage,
             *((self._history_prefix(execution), 0, segments) for execution, segments in extents.items() if segments),
             *self._mail.garbage(),
+            *self.replies.garbage(),
         ]
         left.blocking = self.blocking.dropped()
-        unsaved = self._changed | self._mail.changes() | self._event_ids.changes()
-        left._changed = unsaved | dict.fromkeys((*self._apart, *self._event_ids.keys(), *self._mail.dropped))
+        unsaved = self._changed | self._mail.changes() | self._event_ids.changes() | self.replies.changes()
+        indexes = (*self._event_ids.keys(), *self.replies.index_keys())
+        left._changed = unsaved | dict.fromkeys((*self._apart, *indexes, *self._mail.dropped))
         left._dirty = True
         return left
 
@@ -256,14 +263,16 @@ class InstanceRecord:
 
     @property
     def changed(self) -> bool:
-        return self._dirty or bool(self._changed) or self.outbox.changed or self.blocking.changed
+        return (
+            self._dirty or bool(self._changed) or self.outbox.changed or self.blocking.changed or self.replies.changed
+        )
 
     def changes(self) -> dict[str, Any]:
         """Returns the state values that changed since the last call; None deletes a value."""
         if not self.changed:
             return {}
         changed = self._changed | self.outbox.changes() | self._mail.changes() | self._event_ids.changes()
-        changed |= self.blocking.state_changes()
+        changed |= self.replies.changes() | self.blocking.state_changes()
         self._changed = {}
         changed[HEAD] = self._head()
         self._saved_listed = self.listed
@@ -332,6 +341,7 @@ class InstanceRecord:
         if self._tail and (len(self._tail) >= SEGMENT_EVENTS or self._tail_size + size > SEGMENT_BYTES):
             self._close_segment()
         self._tail.append(dumped)
+        self.replies.note(dumped)
         self._tail_size += size
         self.unsaved_bytes += size
         if self._tail_size > SEGMENT_BYTES:
@@ -356,6 +366,7 @@ class InstanceRecord:
     def _begin(self, event: events_of.OrchestrationStarted) -> None:
         if self.events:
             oldest = event.execution_id - EARLIER_KEPT
+            self._settle_replies()
             if self.execution_id < oldest:
                 self._tail, self._tail_size = [], 0
             elif self._tail:
@@ -377,7 +388,12 @@ class InstanceRecord:
     def _history_prefix(self, execution: int) -> str:
         return segment_key(self._generation, execution, "")
 
+    def _settle_replies(self) -> None:
+        self.unsaved_bytes += self.replies.settle()
+        self._garbage += self.replies.take_dropped()
+
     def _close_segment(self) -> None:
+        self._settle_replies()
         self._changed[segment_key(self._generation, self.execution_id, self._segments)] = self._tail
         self._tail, self._tail_size = [], 0
         self._segments += 1
@@ -466,6 +482,7 @@ class InstanceRecord:
             "event_ids": self._event_ids.count,
             "first_step_done": self.begun,
             "min_rank": self._rank_from,
+            **self.replies.head(),
             **({"waiting_for": self.waiting_for} if self.waiting_for else {}),
             **self.blocking.dump(),
             **({} if self.deadline is None else {"deadline": self.deadline}),
@@ -495,6 +512,7 @@ class InstanceRecord:
         record._garbage = [tuple(entry) for entry in head["deferred_deletes"]]
         record._mail = StoredMail.restore(record._generation, head["mail"])
         record._event_ids = StoredEventIds(head["event_ids"])
+        record.replies = StoredReplies.restore(record._generation, head)
         record.begun = head["first_step_done"]
         record.outbox = yield from Outbox.restore(head)
         record.blocking = Blocking.restore(head)
