@@ -52,7 +52,7 @@ def sidecar() -> Sidecar:
 
 
 @pytest.fixture
-async def tenure(sidecar: Sidecar) -> AsyncIterator[OwnershipMonitor]:
+async def monitor(sidecar: Sidecar) -> AsyncIterator[OwnershipMonitor]:
     app = web.Application()
     app.router.add_get("/v1.0/healthz/outbound", sidecar.healthz)
     app.router.add_get("/v1.0/metadata", sidecar.metadata)
@@ -61,60 +61,62 @@ async def tenure(sidecar: Sidecar) -> AsyncIterator[OwnershipMonitor]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     http = SidecarHttp(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    tenure = OwnershipMonitor(http, lost=sidecar.lose, unknown=sidecar.doubt)
-    yield tenure
-    await tenure.end()
+    monitor = OwnershipMonitor(http, lost=sidecar.lose, on_unknown=sidecar.doubt)
+    yield monitor
+    await monitor.end()
     await http.close()
     await runner.cleanup()
 
 
-async def uncertain(tenure: OwnershipMonitor) -> bool:
-    return not await tenure.is_held()
+async def uncertain(monitor: OwnershipMonitor) -> bool:
+    return not await monitor.is_held()
 
 
-async def test_without_probes_it_is_certain_for_good(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+async def test_without_probes_it_is_certain_for_good(sidecar: Sidecar, monitor: OwnershipMonitor) -> None:
     sidecar.probes = None
-    assert await tenure.is_held()
+    assert await monitor.is_held()
     sidecar.answering.clear()
-    assert await tenure.is_held()
+    assert await monitor.is_held()
     assert sidecar.doubtful == 0
 
 
-async def test_a_sidecar_that_cannot_be_asked_makes_nothing_certain(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
-    await tenure._http.close()
-    assert not await tenure.is_held()
+async def test_a_sidecar_that_cannot_be_asked_makes_nothing_certain(
+    sidecar: Sidecar, monitor: OwnershipMonitor
+) -> None:
+    await monitor._http.close()
+    assert not await monitor.is_held()
 
 
 async def test_it_ends_when_the_sidecar_was_not_seen_for_as_long_as_a_break(
-    sidecar: Sidecar, tenure: OwnershipMonitor
+    sidecar: Sidecar, monitor: OwnershipMonitor
 ) -> None:
-    await eventually(tenure.is_held)
+    await eventually(monitor.is_held)
     assert sidecar.doubtful == 1
     sidecar.answering.clear()
-    await eventually(lambda: uncertain(tenure))
+    await eventually(lambda: uncertain(monitor))
     sidecar.answering.set()
-    await eventually(tenure.is_held)
+    await eventually(monitor.is_held)
     assert (sidecar.doubtful, sidecar.lost) == (2, 0)
 
 
-async def test_it_is_lost_when_the_actors_were_taken_away(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
-    await eventually(tenure.is_held)
+async def test_it_is_lost_when_the_actors_were_taken_away(sidecar: Sidecar, monitor: OwnershipMonitor) -> None:
+    await eventually(monitor.is_held)
     sidecar.status = "INITIALIZING"
     await eventually(lambda: sidecar.lost == 1)
-    assert not await tenure.is_held()
+    assert not await monitor.is_held()
     sidecar.status = "RUNNING"
-    await eventually(tenure.is_held)
+    await eventually(monitor.is_held)
     assert (sidecar.doubtful, sidecar.lost) == (2, 1)
 
 
-async def test_probes_without_a_pause_make_nothing_certain(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
+async def test_probes_without_a_pause_make_nothing_certain(sidecar: Sidecar, monitor: OwnershipMonitor) -> None:
     sidecar.probes = {**PROBES, "healthProbeTimeout": "1s"}
-    assert not await tenure.is_held()
-    assert not await tenure.is_held()
+    assert not await monitor.is_held()
+    assert not await monitor.is_held()
 
 
-async def test_another_sidecar_is_asked_anew(sidecar: Sidecar, tenure: OwnershipMonitor) -> None:
-    await eventually(tenure.is_held)
+async def test_another_sidecar_is_asked_anew(sidecar: Sidecar, monitor: OwnershipMonitor) -> None:
+    await eventually(monitor.is_held)
     sidecar.probes = None
-    await tenure.end()
-    assert await tenure.is_held()
+    await monitor.end()
+    assert await monitor.is_held()
