@@ -292,3 +292,18 @@ def test_an_abandon_without_a_delay_leaves_it_to_the_queue(holdfast: Command, na
     holdfast.queue("abandon", name, second["lock_id"], "--error", "x", "--delay", "0")
     assert holdfast.queue("stats", name, "--json").json()["delayed"] == 1
     assert holdfast.queue("peek", name, "--count", "2", "--json").json()["items"] == [2]
+
+
+def test_a_queue_is_deleted_when_it_is_empty_or_by_force(holdfast: Command, name: str) -> None:
+    holdfast.queue("push", name, "1", "2")
+    refused = holdfast.queue("delete", name, "--yes")
+    assert refused.code == 1
+    assert "2 items, waiting, delayed or locked" in refused.error
+    asked = holdfast.queue("delete", name, "--force", typed="n\n")
+    assert asked.code == 1
+    assert f"Delete the queue {name} with 2 items?" in asked.error
+    forced = holdfast.queue("delete", name, "--force", "--yes")
+    assert (forced.code, forced.output) == (0, f"{name} deleted, with 2 items\n")
+    again = holdfast.queue("delete", name, typed="y\n")
+    assert (again.code, again.output) == (0, f"{name} deleted\n")
+    assert name not in [queue["queue"] for queue in holdfast.queue("list", "--json").json()["queues"]]

@@ -219,3 +219,14 @@ async def test_a_token_is_sent_where_it_is_asked_for(tmp_path: Path) -> None:
         async with Client(guarded.url, token="a-secret-0123456789") as friend:
             await friend.queue("q").push(1)
             assert (await friend.queue("q").stats()).count == 1
+
+
+async def test_a_queue_is_deleted(client: Client, queue: Queue) -> None:
+    await queue.set_config(max_locks=3)
+    await queue.push_many([1, 2])
+    with pytest.raises(errors.Conflict):
+        await queue.delete()
+    assert await queue.delete(force=True) == 2
+    assert (await queue.config())["max_locks"] == 1
+    assert queue.name not in [listed.queue async for listed in client.queues()]
+    assert await queue.delete() == 0

@@ -56,11 +56,22 @@ class _Comparison:
         self._make = Operations(generator, driven=True)
         self._pairs = {name: _Pair(name) for name in QUEUES}
         self._now = MORNING
+        if generator.random() < 0.8:
+            self._pairs["orders"].turn([Operation("SetConfig", {"partitions": 2})], self._now)
+            self._tell()
 
     def step(self) -> None:
         [act] = self._random.choices(
-            (self._turn, self._pass_time, self._restart, self._transfer, self._tell, self._go_through_letters),
-            weights=(80, 14, 4, 5, 1, 1),
+            (
+                self._turn,
+                self._pass_time,
+                self._restart,
+                self._transfer,
+                self._tell,
+                self._go_through_letters,
+                self._delete,
+            ),
+            weights=(80, 14, 4, 5, 1, 1, 0.7),
         )
         act()
 
@@ -68,11 +79,9 @@ class _Comparison:
         """Time passes until nothing lies ahead, and nothing is left that nothing needs."""
         for pair in self._pairs.values():
             pair.settle(self._now)
-            pair.real.call("ConfirmIndexed")
-            for partition in pair.model.pending_partitions:
-                told = {"partition": partition, "version": pair.model.config_version}
-                pair.turn([Operation("PendingConfig", {"told": told})], self._now)
         while any(pair.next_deadline() is not None for pair in self._pairs.values()):
+            for pair in self._pairs.values():
+                pair.confirm(self._now)
             while any(pair.model.outbox for pair in self._pairs.values()):
                 self._transfer()
                 self._now += self._random.choice((0, 0, LONGEST_PAUSE))
@@ -122,12 +131,43 @@ class _Comparison:
         """The partition hears of the configuration: perhaps late, perhaps twice."""
         first, other = self._pairs["orders"], self._pairs["orders@1"]
         [news] = first.turn([Operation("PendingConfig")], self._now)
-        body = {"config": news["config"], "version": news["version"]}
+        body = {key: news[key] for key in ("config", "version", "generation")}
         for _ in range(1 + (self._random.random() < HEARD_TWICE)):
             other.turn([Operation("Configure", body)], self._now)
         if self._random.random() > HEARD_TWICE:
             told = {"partition": 1, "version": self._random.choice((news["version"], max(0, news["version"] - 1)))}
             first.turn([Operation("PendingConfig", {"told": told})], self._now)
+
+    def _delete(self) -> None:
+        """A queue is deleted, or only some of what that takes is done."""
+        pair = self._pairs[self._random.choice(list(QUEUES))]
+        force = self._random.random() < 0.5
+        if force:
+            pair.turn([Operation("FinishDeletion", {"force": True})], self._now)
+        else:
+            self._delete_an_empty_one(pair)
+        if self._random.random() < 0.7:
+            self._tell()
+
+    def _delete_an_empty_one(self, pair: _Pair) -> None:
+        if self._random.random() < 0.8:
+            pair.turn([Operation("FinishDeletion", {"force": True})], self._now)
+            if self._random.random() < 0.5:
+                pair.turn([Operation("SetConfig", {"partitions": 2})], self._now)
+                self._tell()
+        [begun] = pair.turn([Operation("BeginDeletion")], self._now)
+        if "version" not in begun or self._random.random() < 0.1:
+            return
+        if begun["partitions"]:
+            close = Operation("Close", {"version": begun["version"] - (self._random.random() < 0.1)})
+            [closed] = self._pairs["orders@1"].turn([close], self._now)
+            if self._random.random() < 0.3:
+                self._tell()
+            if "error_code" in closed or self._random.random() < 0.3:
+                pair.turn([Operation("AbortDeletion")], self._now)
+                return
+        version = begun["version"] if begun["partitions"] else None
+        pair.turn([Operation("FinishDeletion", {"force": False, "version": version})], self._now)
 
     def _go_through_letters(self) -> None:
         """Page by page, all of them are shown; or all of them are sent back, or as many as were asked for."""
@@ -144,7 +184,7 @@ class _Pair:
     """One queue, and its model."""
 
     def __init__(self, name: str) -> None:
-        self.real = QueueDriver(name)
+        self.real = QueueDriver(name, told=False)
         self.model = ModelQueue(
             *split_partition(name), remembered=in_flight.EXPIRED_REMEMBERED, passed=item_store.EXPIRED_AT_ONCE
         )
@@ -171,6 +211,18 @@ class _Pair:
 
     def next_deadline(self) -> float | None:
         return self.real.queue.next_deadline(self.real.now)
+
+    def confirm(self, now: float) -> None:
+        """The index and the other partitions know all that they are to know."""
+        self.real.now = now
+        queue = self.real.queue
+        if queue.needs_indexing:
+            self.real.call("ConfirmIndexed")
+        if queue.needs_removal_from_index:
+            self.real.call("ConfirmRemovedFromIndex")
+        for partition in list(self.model.pending_partitions):
+            told = {"partition": partition, "version": self.model.config_version}
+            self.turn([Operation("PendingConfig", {"told": told})], now)
 
     def settle(self, now: float) -> None:
         """All that is due is done, in as many turns as it takes."""

@@ -75,8 +75,10 @@ class Inspection:
             assert not contents.parcels, f"what {name} sent never arrived"
             assert contents.listed or "@" in name or not watched.used, f"{name} is not listed"
             assert not contents.pending_partitions, f"{contents.pending_partitions} of {name} were never told"
-            first = self._journal.watched(split_partition(name)[0])
-            assert contents.config == first.contents.config, f"{name} has not the configuration of its queue"
+            queue, partition = split_partition(name)
+            if partition < self._journal.partitions(queue):
+                first = self._journal.watched(queue)
+                assert contents.config == first.contents.config, f"{name} has not the configuration of its queue"
             while garbage := watched.contents.garbage:
                 await asyncio.sleep(LATEST + SLACK)
                 assert watched.contents.garbage < garbage, f"{name} was purged and is not swept"
@@ -132,6 +134,7 @@ class Inspection:
             ahead[name] = [
                 *(lock.expires_at for lock in contents.locks.values()),
                 *(group.due for group in contents.postponed),
+                *([] if contents.deletion_ends is None else [contents.deletion_ends]),
                 *(tick / TICKS_PER_SECOND for tick, _ in contents.due_index),
                 *(at + window + CLAIM_LEEWAY * key.startswith("claims") for key, at in contents.remembered.items()),
             ]

@@ -204,7 +204,7 @@ class Journal:
             entries = after.locks[lock_id].entries
             self.locks[actor, lock_id] = [watched.lives[entry.id(partition)] for entry in entries]
         watched.states = states
-        watched.used = watched.used or bool(states)
+        watched.used = (watched.used or bool(states)) and not after.deleted
 
     def _came_new(self, actor: str, item_id: str, where: str, deliveries: int) -> Life:
         item = self._item(actor, item_id)
@@ -230,7 +230,10 @@ class Journal:
         assert last.successor is None, f"{last} came twice: {last.successor} and {life}"
         assert life.priority == last.priority
         last.successor = life
-        if life.origin is None:
+        if life.origin is None and last.origin is None:
+            queue, partition = split_partition(last.actor)
+            assert (queue, partition > 0) == (life.actor, True), f"{life} was sent on by {last}"
+        elif life.origin is None:
             assert last.origin is not None, f"{life} came back, and was no dead letter"
             home = partition_id(last.origin["original_queue"], last.origin["original_partition"])
             assert home == life.actor, f"{life} came back to another queue than {home}"

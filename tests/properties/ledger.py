@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.names import split_partition
 from tests.properties.journal import Journal
 from tests.properties.operations import ENDS_A_LOCK
 from tests.properties.stored import IN_PARCEL, LOCKED
@@ -22,7 +23,8 @@ Key = tuple[str, str]
 
 # Which refusals a call may meet, besides that of what is no request at all.
 REFUSALS = {
-    "Push": {"CAPACITY", "RATE_LIMITED", "CONFLICT"},
+    "Push": {"CAPACITY", "RATE_LIMITED", "CONFLICT", "NOT_FOUND"},
+    "Delete": {"CONFLICT"},
     "Pop": {"QUEUE_LOCKED"},
     "PopWithAck": {"QUEUE_LOCKED"},
     "Complete": {"NOT_LEASED"},
@@ -93,6 +95,7 @@ class Ledger:
         self._unheard_calls: dict[str, list[Call]] = {}
         self._removals: dict[Key, list[Call]] = {}
         self._purges: dict[str, list[Call]] = {}
+        self._deletions: dict[str, list[Call]] = {}
 
     # As it happens
 
@@ -122,6 +125,9 @@ class Ledger:
         def settled(commit: int | None) -> None:
             call.ended = call.began if commit is None else commit
 
+        if call.operation.method == "Delete":
+            call.outcome = "failed"  # some of its turns may be done, and the rest follows by itself
+            return
         if self.journal.when_settled(call.actor, settled):
             call.outcome = "failed"  # it may still be done
             return
@@ -185,6 +191,8 @@ class Ledger:
             return True
         if call.operation.method == "DeadLetter":
             return contents.is_dead_letter_queue or "-deadletter" in call.actor
+        if call.operation.method == "Delete":
+            return "@" in call.actor
         return call.operation.method == "SetConfig" and (
             "@" in call.actor or "capacity" in data or "partitions" in data or data.get("dead_letter_queue") is not None
         )
@@ -311,6 +319,8 @@ class Ledger:
         match method:
             case "Purge":
                 self._purges.setdefault(call.actor, []).append(call)
+            case "Delete" if data["force"]:
+                self._deletions.setdefault(call.actor, []).append(call)
             case "Complete" | "Revoke":
                 for item_id in data["ids"] if method == "Complete" else [data["id"]]:
                     self._removals.setdefault((call.actor, item_id), []).append(call)
@@ -328,6 +338,9 @@ class Ledger:
         if life.gone_from.startswith(IN_PARCEL) or key in self._popped or life.gone_expired:
             return True  # the journal has seen it arrive elsewhere, if it was sent
         if any(call.may_be_of(life.gone_in) for call in self._removals.get(key, ())):
+            return True
+        queue, _ = split_partition(life.actor)
+        if any(_may_have_deleted(call, life.gone_in) for call in self._deletions.get(queue, ())):
             return True
         if not life.gone_from.startswith(LOCKED):
             return False
@@ -397,3 +410,8 @@ class Ledger:
                 bulks.setdefault(attempt.call, set()).add(attempt.came_in)
         for call, commits in bulks.items():
             assert len(commits) == 1, f"{call} was stored in parts"
+
+
+def _may_have_deleted(call: Call, commit: int) -> bool:
+    """Whether a deletion did it. One that failed halfway is finished later, by itself."""
+    return call.began < commit and (call.unheard or call.ended is None or commit <= call.ended)

@@ -16,6 +16,8 @@ Answer = dict[str, Any]
 
 LONGEST_LOCK = 300
 MOST_AT_ONCE = 100
+#: After this, a deletion that was begun is given up.
+DELETION_SECONDS = 30
 
 
 class ModelQueue(ModelStock):
@@ -32,6 +34,8 @@ class ModelQueue(ModelStock):
     # What may be asked
 
     def _Push(self, data: Answer, now: float, given: Answer) -> Answer:
+        if not self.is_member:
+            raise Refused("NOT_FOUND")
         entries = data.get("items", [data])
         ids = given.get("ids", [None] * len(entries))
         seen = set()
@@ -62,9 +66,10 @@ class ModelQueue(ModelStock):
 
     def _Claim(self, data: Answer, now: float, given: Answer) -> Answer:
         homes = []
+        chosen = data["partition"] if data["partition"] < self.config["partitions"] else 0
         for dedup_id, told in zip(data["dedup_ids"], given["partitions"], strict=True):
             claimed, pushed = self._claims.get(dedup_id), self._dedup.get(dedup_id)
-            home = data["partition"]
+            home = chosen
             if self._is_fresh(claimed, now) and not (claimed.lapsed and told != claimed.value):
                 home = claimed.value
             elif self._is_fresh(pushed, now) and not pushed.lapsed:
@@ -262,8 +267,8 @@ class ModelQueue(ModelStock):
         ):
             raise Refused("INVALID_REQUEST")
         self.config |= changes
-        self.config_version += 1
-        self.pending_partitions = list(range(1, self.config["partitions"]))
+        self.deleted = False
+        self.changed()
         return dict(self.config)
 
     def _PendingConfig(self, data: Answer, now: float, given: Answer) -> Answer:
@@ -277,14 +282,71 @@ class ModelQueue(ModelStock):
             "success": True,
             "config": changed,
             "version": self.config_version,
+            "generation": self.generation,
             "partitions": list(self.pending_partitions),
         }
 
     def _Configure(self, data: Answer, now: float, given: Answer) -> Answer:
+        erased = 0
         if data["version"] > self.config_version:
             self.config = DEFAULTS | data["config"]
             self.config_version = data["version"]
+            self.closed = False
+            if data["generation"] > self.generation:
+                self.generation = data["generation"]
+                erased = self.erase()
+        return {"success": True, "purged": erased}
+
+    # Its deletion
+
+    def _BeginDeletion(self, data: Answer, now: float, given: Answer) -> Answer:
+        if self.partition:
+            raise Refused("INVALID_REQUEST")
+        self._refuse_to_lose_items()
+        if self.config["partitions"] > 1:
+            self.config_version += 1
+            self.deletion = self.config_version, now + DELETION_SECONDS
+        return {
+            "success": True,
+            "version": self.config_version,
+            "partitions": list(range(1, self.config["partitions"])),
+        }
+
+    def _Close(self, data: Answer, now: float, given: Answer) -> Answer:
+        self._refuse_to_lose_items()
+        if data["version"] < self.config_version:
+            raise Refused("CONFLICT")
+        self.config_version, self.closed = data["version"], True
         return {"success": True}
+
+    def _AbortDeletion(self, data: Answer, now: float, given: Answer) -> Answer:
+        if self.deletion is not None:
+            self.changed()
+        return {"success": True}
+
+    def _FinishDeletion(self, data: Answer, now: float, given: Answer) -> Answer:
+        version = data.get("version")
+        if self.partition:
+            raise Refused("INVALID_REQUEST")
+        used = self.config_version or self.load or any(self.counters.values())
+        if not used and not self.generation:
+            return {"success": True, "purged": 0}
+        if not data["force"]:
+            self._refuse_to_lose_items()
+        if self.deleted and not self.counters["pushed"]:
+            return {"success": True, "purged": 0}
+        if version is not None and (self.deletion is None or self.deletion[0] != version):
+            raise Refused("CONFLICT")
+        self.generation += 1
+        self.deleted = True
+        self.pending_partitions = list(range(1, self.config["partitions"]))
+        self.config = dict(DEFAULTS)
+        self.changed()
+        return {"success": True, "purged": self.erase()}
+
+    def _refuse_to_lose_items(self) -> None:
+        if self.load:
+            raise Refused("CONFLICT")
 
     # Between queues
 

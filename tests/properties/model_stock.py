@@ -62,6 +62,12 @@ class ModelStock:
         self.config = dict(DEFAULTS)
         self.config_version = 0
         self.pending_partitions: list[int] = []
+        #: How often it was deleted, and of a deletion that was begun, its version and when it is given up.
+        self.generation = 0
+        self.deletion: tuple[int, float] | None = None
+        #: Whether this partition takes no pushes, as the queue is about to be deleted.
+        self.closed = False
+        self.deleted = False
         self.waiting: list[Item] = []
         #: Not due yet; the first of them first.
         self.not_due: list[Item] = []
@@ -100,6 +106,29 @@ class ModelStock:
     def load(self) -> int:
         return len(self.waiting) + self.delayed + self.locked
 
+    @property
+    def is_member(self) -> bool:
+        return self.partition == 0 or (self.partition < self.config["partitions"] and not self.closed)
+
+    def erase(self) -> int:
+        """Nothing is left but what is on its way to other queues."""
+        erased = self.load
+        for items in (self.waiting, self.not_due, self.postponed, self.locks, self.expired):
+            items.clear()  # type: ignore[attr-defined]
+        self._received.clear()
+        self._dedup.clear()
+        self._claims.clear()
+        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.is_dead_letter_queue = False
+        self.restarted()
+        return erased
+
+    def changed(self) -> None:
+        """A new version of the configuration, which the other partitions lack."""
+        self.config_version += 1
+        self.pending_partitions = sorted({*self.pending_partitions, *range(1, self.config["partitions"])})
+        self.deletion = None
+
     # By itself
 
     def catch_up(self, now: float, given: CaughtUp) -> None:
@@ -128,6 +157,8 @@ class ModelStock:
         if self.config["expired_to_dead_letters"] and self.dead_letter_queue is not None:
             gone.sort(key=lambda item: given.sent.index(item.id))
         self._expire(gone, now)
+        if self.deletion is not None and self.deletion[1] <= now:
+            self.changed()
 
     def is_caught_up(self, now: float) -> bool:
         """Whether nothing is left to be done at this moment; some things are done in the next tenth of a second."""
@@ -143,7 +174,7 @@ class ModelStock:
     # Between queues
 
     def received(self, ids: list[str], sent: list[Sent]) -> None:
-        """What a transfer that was taken has put into this queue."""
+        """What a transfer that was taken has put into this queue; one that is no part of it sends it on."""
         for item_id, entry in zip(ids, sent, strict=True):
             assert item_id not in self.ids, f"the id {item_id} was given twice"
             self.ids.add(item_id)
@@ -158,7 +189,10 @@ class ModelStock:
                 until=None,
                 origin=entry.origin,
             )
-            insort(self.waiting, arrived)
+            if self.is_member:
+                insort(self.waiting, arrived)
+            else:
+                self.outbox.append(Sent(arrived, self.name, None))
             self.is_dead_letter_queue = self.is_dead_letter_queue or entry.origin is not None
 
     def transferred(self, sent: list[Sent]) -> None:

@@ -30,6 +30,7 @@ WEIGHTS = {
     "Claim": 1,
     "GetConfig": 0.5,
     "SetConfig": 2,
+    "Delete": 0.3,
     "nonsense": 3,
 }
 
@@ -102,6 +103,8 @@ NONSENSE: Sequence[tuple[str, Any]] = (
     ("SetConfig", {"retry_delay_factor": 0.5}),
     ("SetConfig", {"retry_delay_max_seconds": "300"}),
     ("SetConfig", {"paused": 1}),
+    ("Close", {"version": 0}),
+    ("Configure", {"config": {}, "version": 1, "generation": -1}),
 )
 
 
@@ -136,8 +139,10 @@ class Operations:
         #: what only the gateway says.
         self._driven = driven
         self._made = 0
-        self._methods = list(WEIGHTS)
-        self._weights = list(WEIGHTS.values())
+        # A deletion takes several turns: the comparison takes them one by one.
+        weights = {method: weight for method, weight in WEIGHTS.items() if method != "Delete" or not driven}
+        self._methods = list(weights)
+        self._weights = list(weights.values())
         self._make: dict[str, Callable[[Known], Any]] = {
             "Push": self._push,
             "Pop": self._pop,
@@ -155,6 +160,7 @@ class Operations:
             "Redrive": self._redrive,
             "Claim": self._claim,
             "SetConfig": self._configure,
+            "Delete": lambda known: {"force": self._random.random() < 0.5},
         }
 
     def next(self, known: Known | None = None) -> Operation:

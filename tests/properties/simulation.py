@@ -182,7 +182,8 @@ class Caller:
 
     async def _ask(self, actor: str, operation: Operation, data: Any) -> Any:
         ledger, scenario = self._server.ledger, self._scenario
-        gathered = self._random.random() < scenario.gathered
+        # A deletion is several turns in one call.
+        gathered = self._random.random() < scenario.gathered and operation.method != "Delete"
         patience = self._random.uniform(0, 0.02) if self._random.random() < scenario.impatient else None
         call = ledger.asked(actor, operation, alone=not gathered)
         process = self._server.process

@@ -10,8 +10,8 @@ from holdfast.orchestration.index import instance_index, tree
 from holdfast.orchestration.storage import outbox as outbox_entries
 from holdfast.orchestration.storage import record
 from holdfast.pushpop import index
+from holdfast.pushpop.core import browsing, deferred_deletes, due_index, in_flight, item_store, lanes, segments
 from holdfast.pushpop.core import dedup_log as dedup
-from holdfast.pushpop.core import deferred_deletes, due_index, in_flight, item_store, lanes, segments
 from holdfast.pushpop.core import delayed as delayed_items
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ _QUEUES: Sizes = (
     (item_store, "CATCH_UP_BYTES", (1, 100, 500, 2 * 1024 * 1024)),
     (item_store, "EXPIRED_AT_ONCE", (1, 2, 5, 200)),
     # Where a page ended one segment is read again, and from the next on there is something new.
-    (item_store, "BROWSE_AT_ONCE", (2, 3, 100)),
+    (browsing, "BROWSE_AT_ONCE", (2, 3, 100)),
+    (due_index, "SWEEP_AT_ONCE", (1, 2, 200)),
     (in_flight, "INLINE_BYTES", (0, 100, 1000)),
     (in_flight, "EXPIRED_REMEMBERED", (1, 3, 100)),
     (index, "PAGE", (1, 2)),

@@ -105,6 +105,9 @@ class Contents:
     pending_partitions: list[int] = field(default_factory=list)
     is_dead_letter_queue: bool = False
     listed: bool = False
+    #: Whether it was deleted, and nothing was put into it since; and when a deletion that was begun is given up.
+    deleted: bool = False
+    deletion_ends: float | None = None
     #: How many state values nobody wants any more.
     garbage: int = 0
     #: What is to happen, with the tick it is for.
@@ -188,6 +191,8 @@ def read(value: Callable[[str], Any], partition: int = 0) -> Contents:
         pending_partitions=metadata.get("_pending_partitions", []),
         is_dead_letter_queue=metadata.get("_is_dead_letter_queue", False),
         listed=metadata.get("_indexed", False),
+        deleted=metadata.get("_deleted", False),
+        deletion_ends=metadata.get("_deletion", (0, None))[1],
         inline=set(metadata.get("_segments", ())),
         garbage=sum(last - first + 1 for _, first, last in metadata.get("_deferred_deletes", ())),
         own_keys={"metadata", "config", "expired-locks"} | ({"lock-errors"} if "_active_lock" in metadata else set()),
@@ -231,7 +236,12 @@ class _Reader:
             contents.waiting += [entry for entry in returned if entry.priority == priority]
             contents.waiting += self._never_taken(priority, lane)
         self._shelf(metadata.get("_delayed"))
-        self._calendar(metadata.get("_due_index"))
+        generation = metadata.get("_generation", 0)
+        self._calendar(metadata.get("_due_index"), generation, self._contents.due_index)
+        for old, due_index in metadata.get("_old_due_indexes", ()):
+            outdated: list[tuple[int, list[Any]]] = []
+            self._calendar(due_index, old, outdated)
+            self._contents.garbage += len(outdated)
         for number in range(ARRIVALS):
             self._own(f"received-{number}")
         for name in ("dedup", "claims"):
@@ -290,18 +300,18 @@ class _Reader:
                     self._count(slot, None)
                     self._contents.not_due.append(NotDue(slot["priority"], (file, ordinal), slot["due"]))
 
-    def _calendar(self, due_index: list[Any] | None) -> None:
+    def _calendar(self, due_index: list[Any] | None, generation: int, entries: list[tuple[int, list[Any]]]) -> None:
         if due_index is None:
             return
         first, numbers = due_index
+        prefix = f"due{generation or ''}"
         for level in range(LEVELS, 1, -1):
-            numbers = [child for number in numbers for child in self._own(f"due-{level}-{number}")]
-        entries = self._contents.due_index
+            numbers = [child for number in numbers for child in self._own(f"{prefix}-{level}-{number}")]
         for number in numbers:
-            page = self._own(f"due-1-{number}")
+            page = self._own(f"{prefix}-1-{number}")
             for tick, (begin, last, _) in sorted((int(tick), chunks) for tick, chunks in page.items()):
                 for chunk in range(begin, last + 1):
-                    entries += [(tick, what) for what in self._own(f"due-0-{tick}-{chunk}")]
+                    entries += [(tick, what) for what in self._own(f"{prefix}-0-{tick}-{chunk}")]
         assert first == min(tick for tick, _ in entries), f"the calendar looks at {first}, not at what comes first"
 
     def _entries(self, taken: Iterable[list[Any]]) -> list[Entry]:

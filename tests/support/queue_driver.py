@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.kinds import CONFIG, METADATA
-from holdfast.names import partition_id, split_partition
+from holdfast.names import split_partition
 from holdfast.pushpop.api.commands import TurnContext, execute_all
 from holdfast.pushpop.api.config import QueueConfig
 from holdfast.pushpop.core.items import lock_prefix
@@ -50,7 +51,8 @@ class Cost:
 class QueueDriver:
     """Turns as the actor makes them, without the actor. Everything passes through JSON, as it would to a store."""
 
-    def __init__(self, actor_id: str = "orders", **config: Any) -> None:
+    def __init__(self, actor_id: str = "orders", *, told: bool = True, **config: Any) -> None:
+        """``told``: whether a partition but the first has heard that it is one."""
         self.actor_id = actor_id
         self.name, self.partition = split_partition(actor_id)
         self.now = MORNING
@@ -59,7 +61,9 @@ class QueueDriver:
         self.cost = Cost()
         self._queue: Queue | None = None
         self._lock_ids = (f"{lock_prefix(self.partition)}{number}-lock" for number in count(1))
-        if config:
+        if self.partition and told:
+            self.call("Configure", {"config": {"partitions": self.partition + 1} | config, "version": 1})
+        elif config and not self.partition:
             self.call("SetConfig", config)
 
     @property
@@ -123,8 +127,8 @@ class QueueDriver:
 
     def twin(self) -> QueueDriver:
         """Another one with the same store, and no memory: what is done to it is not done to this one."""
-        twin = QueueDriver(partition_id(self.name, self.partition))
-        twin.store, twin.now = dict(self.store), self.now
+        twin = copy(self)
+        twin.store, twin._queue = dict(self.store), None
         return twin
 
     def pass_time(self, seconds: float) -> None:

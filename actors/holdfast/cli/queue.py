@@ -18,6 +18,7 @@ from holdfast.cli.session import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_
 from holdfast.cli.watch import interval_option, watch
 from holdfast.client.api.push_chunks import Entry, chunked
 from holdfast.errors import HoldfastError
+from holdfast.logs import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -192,6 +193,26 @@ def purge(server: Server, as_json: bool, name: str, yes: bool) -> None:
             click.confirm(f"Remove {waiting:,} waiting items of {name} for good?", abort=True, err=True)
         answer = session.ask(calls.purge())
     show_done(answer, as_json, f"{answer['purged']:,} items removed")
+
+
+@queue.command(short_help="Delete the queue.")
+@click.argument("name", metavar="QUEUE")
+@option("--force", is_flag=True, help="Delete it with its items, locked ones included.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@server_command
+def delete(server: Server, as_json: bool, name: str, force: bool, yes: bool) -> None:
+    """Delete the queue: its items, locks, configuration and partitions, and its line in the list.
+
+    Without --force the queue must be empty. Its dead letters are in a queue of their own and stay.
+    """
+    with server.connect() as session:
+        calls = session.queue(name)
+        if not yes:
+            stats = session.ask(calls.stats())
+            items = f" with {counted(stats['count'] + stats['locked'], 'item')}" if force else ""
+            click.confirm(f"Delete the queue {name}{items}?", abort=True, err=True)
+        answer = session.ask(calls.delete(force=force))
+    show_done(answer, as_json, f"{name} deleted" + (f", with {counted(answer['purged'], 'item')}" if force else ""))
 
 
 @queue.command(short_help="Show or change the configuration.")

@@ -285,6 +285,15 @@ class Queue:
         purged: int = (await self._calls.purge())["purged"]
         return purged
 
+    async def delete(self, *, force: bool = False) -> int:
+        """Deletes the queue: its items, locks, configuration and partitions, and its line in the list.
+
+        Raises ``Conflict`` if it has items, unless ``force`` is given. Returns the number of items that were removed.
+        Its dead letters, which are in a queue of their own, stay.
+        """
+        purged: int = (await self._calls.delete(force=force))["purged"]
+        return purged
+
     async def config(self) -> dict[str, Any]:
         """Returns the queue's configuration."""
         return await self._calls.config()

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from dapr.actor import Remindable
 
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import Conflict, HoldfastError, InvalidRequest, Unavailable
 from holdfast.kinds import CONFIG, METADATA, QUEUE_INDEX_TYPE, QUEUE_TYPE
 from holdfast.logs import counted
 from holdfast.names import is_of_default_tenant, partition_id, qualify, split_queue_actor
+from holdfast.pushpop.api import replies, requests
 from holdfast.pushpop.api.commands import Answer, TurnContext, execute_all
 from holdfast.pushpop.api.config import QueueConfig
 from holdfast.pushpop.api.interface import PushPopActorInterface, QueueServiceInterface
@@ -20,12 +21,13 @@ from holdfast.pushpop.core.items import lock_prefix
 from holdfast.pushpop.core.queue import Queue
 from holdfast.pushpop.index import shard_of
 from holdfast.pushpop.stats_cache import Figures
-from holdfast.runtime.background import BackgroundTasks
+from holdfast.runtime.background import BackgroundTasks, run_some_at_once
 from holdfast.runtime.batching import serve_session
 from holdfast.runtime.isolation import isolated
 from holdfast.runtime.notifier import notify
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.unit_of_work import DurableActor, methods_of
+from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,8 @@ log = logging.getLogger(__name__)
 LOCK_ID_BYTES = 8
 # The number of other queues to which one queue sends concurrently.
 _SENDERS = 8
+# The number of other partitions that a deletion calls concurrently.
+_DELETED_AT_ONCE = 16
 _PUBLIC = methods_of(PushPopActorInterface)
 # The longest session of one process with a queue: many processes call the same queue.
 _LONGEST_VISIT = 0.1
@@ -111,6 +115,19 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Purge(self) -> Answer:
         return await self._one("Purge", None)
 
+    async def Delete(self, data: Answer | None = None) -> Answer:
+        """Deletes the queue with all partitions. All turns are in this one call, so nothing comes between them."""
+        try:
+            return await self._delete(force=requests.Delete.parse(data).force)
+        except (Conflict, InvalidRequest) as refusal:
+            return replies.refused(refusal)
+        finally:
+            if (queue := self.work.derived.get("queue")) is not None:
+                self._run_background(queue, notify_all=True)
+
+    async def Close(self, data: Answer) -> Answer:
+        return await self._one("Close", data)
+
     async def Revoke(self, data: Answer) -> Answer:
         return await self._one("Revoke", data)
 
@@ -140,6 +157,9 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
 
     async def Transferred(self, data: Answer | None = None) -> Answer:
         return await self._one("Transferred", data)
+
+    async def ConfirmRemovedFromIndex(self) -> Answer:
+        return await self._one("ConfirmRemovedFromIndex", None)
 
     async def ConfirmIndexed(self) -> Answer:
         return await self._one("ConfirmIndexed", None)
@@ -174,7 +194,12 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         [answer] = await self._turn(await read_written([(method, data)]))
         return answer
 
-    async def _turn(self, calls: Sequence[tuple[str, Any]]) -> list[Answer]:
+    async def _inner_turn(self, method: str, data: Any = None) -> Answer:
+        """Runs one command in a turn within a longer call. Raises its refusal."""
+        [answer] = await self._turn([(method, data)], background=False)
+        return raise_for_refusal(answer)
+
+    async def _turn(self, calls: Sequence[tuple[str, Any]], *, background: bool = True) -> list[Answer]:
         async with self.work.turn() as turn:
             queue = await self._queue(turn)
             moment = TurnContext(self.now(), self._new_lock_id, self._subscribers)
@@ -193,7 +218,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             _evict_unused(turn, queue)
         self._observe(queue)
         # Waiting pollers have to subscribe to new partitions too.
-        self._run_background(queue, notify_all=queue.config.partitions > partitions)
+        if background:
+            self._run_background(queue, notify_all=queue.config.partitions > partitions)
         return answers
 
     async def _queue(self, turn: Turn) -> Queue:
@@ -222,6 +248,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
                 self._background.start(f"transfer {number}", self._transfer)
         if queue.needs_indexing:
             self._background.start("index", self._add_to_index)
+        elif queue.needs_removal_from_index:
+            self._background.start("index", self._remove_from_index)
         if queue.settings.pending_partitions:
             self._background.start("config", self._replicate_config)
 
@@ -263,9 +291,8 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         pending = load(await self._call(QUEUE_TYPE, self.id.id, "PendingConfig", None))
         unreached: Unavailable | None = None
         for partition in pending["partitions"]:
-            body = {"config": pending["config"], "version": pending["version"]}
             try:
-                await self._call(QUEUE_TYPE, partition_id(self._qualified, partition), "Configure", body)
+                await self._configure(partition, pending)
             except Unavailable as error:
                 unreached = error
                 continue
@@ -274,9 +301,60 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         if unreached is not None:
             raise unreached  # so that the background task is retried after a pause
 
+    async def _configure(self, partition: int, pending: Answer) -> Answer:
+        """Sends a partition the configuration in the reply of ``PendingConfig``."""
+        body = {key: pending[key] for key in ("config", "version", "generation")}
+        return await self._call_partition(partition, "Configure", body)
+
+    async def _call_partition(self, partition: int, method: str, data: Answer) -> Answer:
+        address = partition_id(self._qualified, partition)
+        return raise_for_refusal(load(await self._call(QUEUE_TYPE, address, method, data)))
+
     async def _add_to_index(self) -> None:
-        await self._call(QUEUE_INDEX_TYPE, shard_of(self._name, self._tenant), "Add", self._name)
+        await self._call_index("Add")
         await self._call(QUEUE_TYPE, self.id.id, "ConfirmIndexed", None)
+
+    async def _remove_from_index(self) -> None:
+        await self._call_index("Remove")
+        await self._call(QUEUE_TYPE, self.id.id, "ConfirmRemovedFromIndex", None)
+
+    async def _call_index(self, method: str) -> None:
+        await self._call(QUEUE_INDEX_TYPE, shard_of(self._name, self._tenant), method, self._name)
+
+    # Deletion. If the process ends in between, a queue that was deleted is finished by its reminder, or by the next
+    # call; before that, its closed partitions are opened again.
+
+    async def _delete(self, *, force: bool) -> Answer:
+        version = None if force else await self._close_partitions()
+        answer = await self._inner_turn("FinishDeletion", {"force": force, "version": version})
+        pending = await self._inner_turn("PendingConfig")
+        erased = await run_some_at_once(
+            (self._erase(number, pending) for number in pending["partitions"]), _DELETED_AT_ONCE
+        )
+        queue: Queue = self.work.derived["queue"]
+        if queue.needs_removal_from_index:
+            await self._call_index("Remove")
+            await self._inner_turn("ConfirmRemovedFromIndex")
+        return {"success": True, "purged": answer["purged"] + sum(erased)}
+
+    async def _close_partitions(self) -> int | None:
+        """Stops pushes to all other partitions, if they are empty. Returns the version of the deletion, if any."""
+        begun = await self._inner_turn("BeginDeletion")
+        if not begun["partitions"]:
+            return None
+        version: int = begun["version"]
+        try:
+            closing = (self._call_partition(number, "Close", {"version": version}) for number in begun["partitions"])
+            await run_some_at_once(closing, _DELETED_AT_ONCE)
+        except HoldfastError:
+            await self._inner_turn("AbortDeletion")
+            raise
+        return version
+
+    async def _erase(self, partition: int, pending: Answer) -> int:
+        erased: int = (await self._configure(partition, pending))["purged"]
+        await self._inner_turn("PendingConfig", {"told": {"partition": partition, "version": pending["version"]}})
+        return erased
 
     def _new_lock_id(self) -> str:
         # A leading dash would make it an option on a command line.

@@ -50,9 +50,18 @@ async def list_queue(client: HostClient, queue: str) -> None:
     await client.invoke_method(QUEUE_INDEX_TYPE, shard_of(name, tenant), "Add", dump(name))
 
 
+def _checked(queue: Any) -> str:
+    if not isinstance(queue, str):
+        raise InvalidRequest("This is not the name of a queue.")
+    return check_queue_id(queue)
+
+
 class QueueIndexInterface(ActorInterface):
     @abstractmethod
     async def Add(self, queue: str) -> None: ...
+
+    @abstractmethod
+    async def Remove(self, queue: str) -> None: ...
 
     @abstractmethod
     async def List(self) -> list[str]: ...
@@ -64,9 +73,7 @@ class QueueIndexActor(InternalActor, QueueIndexInterface):
     exact_numbers = False
 
     async def Add(self, queue: Any) -> None:
-        if not isinstance(queue, str):
-            raise InvalidRequest("This is not the name of a queue.")
-        check_queue_id(queue)
+        queue = _checked(queue)
         async with self.work.turn() as turn:
             pages = await self._pages(turn)
             if any(queue in page for page in pages):
@@ -76,6 +83,22 @@ class QueueIndexActor(InternalActor, QueueIndexInterface):
             pages[-1].append(queue)
             turn.put(f"page-{len(pages) - 1}", pages[-1])
             turn.put("pages", len(pages))
+
+    async def Remove(self, queue: Any) -> None:
+        queue = _checked(queue)
+        async with self.work.turn() as turn:
+            pages = await self._pages(turn)
+            for number, page in enumerate(pages):
+                if queue not in page:
+                    continue
+                # The last name takes the place of the removed one, so that only the last page has room.
+                last = pages[-1].pop()
+                if last != queue:
+                    page[page.index(queue)] = last
+                    turn.put(f"page-{number}", page)
+                turn.put(f"page-{len(pages) - 1}", pages[-1] or None)
+                turn.put("pages", len(pages) if pages[-1] else len(pages) - 1)
+                return
 
     async def List(self) -> list[str]:
         async with self.work.turn() as turn:

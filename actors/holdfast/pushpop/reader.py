@@ -20,8 +20,7 @@ from holdfast.pushpop.core.delayed import DelayedItems
 from holdfast.pushpop.core.due_index import TICKS_PER_SECOND, DueIndex
 from holdfast.pushpop.core.format_version import refuse_other_format
 from holdfast.pushpop.core.in_flight import ERRORS, Lock, Redelivery, group_key, lock_key
-from holdfast.pushpop.core.item_store import has_expired, waiting_at
-from holdfast.pushpop.core.items import Item, ItemId, Place, delayed_key, segment_key
+from holdfast.pushpop.core.items import Item, ItemId, Place, delayed_key, has_expired, segment_key, waiting_at
 from holdfast.pushpop.core.lanes import Lane
 from holdfast.pushpop.core.outgoing import Transfer, transfer_keys
 from holdfast.pushpop.core.queue import Queue
@@ -117,6 +116,8 @@ class QueueReader:
         self._queue = Queue(self.name, self.config, self.partition)
         self._queue.transfers.is_dead_letter_queue = metadata.get("_is_dead_letter_queue", False)
         self._as_of = as_of
+        #: Whether this partition was deleted with its queue and not used since: only its transfers are left.
+        self.deleted: bool = metadata.get("_deleted", False)
         self._lanes = {
             int(priority): Lane.from_json(int(priority), metadata[priority], value)
             for priority, value in metadata["_lanes"].items()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Any
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 class BackgroundTasks:
@@ -60,3 +61,19 @@ class BackgroundTasks:
         finally:
             self._again.pop(name, None)
             del self._running[name]
+
+
+async def run_some_at_once(calls: Iterable[Coroutine[Any, Any, Result]], at_once: int) -> list[Result]:
+    """Runs the calls, some at once, and waits for all. Then raises the first failure, if there is one."""
+    free = asyncio.Semaphore(at_once)
+
+    async def run(call: Coroutine[Any, Any, Result]) -> Result:
+        async with free:
+            return await call
+
+    results: list[Result] = []
+    for result in await asyncio.gather(*map(run, calls), return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results

@@ -54,6 +54,7 @@ async def test_names_that_are_not_names_of_queues(server: Server) -> None:
         ("POST", "pop", None),
         ("GET", "config", None),
         ("DELETE", "items", None),
+        ("DELETE", "", None),
     ]
     calls += [
         ("PUT", "config", b'{"max_locks": 2}'),
@@ -69,7 +70,7 @@ async def test_names_that_are_not_names_of_queues(server: Server) -> None:
     async with RefusalCheck(server) as check:
         for name in IDS:
             for verb, call, body in calls:
-                answer = await server.request(verb, f"/queue/{name}/{call}", body)
+                answer = await server.request(verb, f"/queue/{name}/{call}".removesuffix("/"), body)
                 # Some of them are not one segment of a path.
                 status, code = (404, "NOT_FOUND") if answer.status == 404 else (400, "INVALID_REQUEST")
                 check.refused(answer, (verb, name, call), status, code)
@@ -113,7 +114,7 @@ async def test_methods_that_a_path_does_not_take(server: Server) -> None:
         },
         **{f"{queue}/{call}": {"POST"} for call in (REQUEUE, EXTEND)},
         **{f"{queue}/{call}": {"GET"} for call in ("peek", "in-flight", "dead-letters")},
-        queue: {"GET"},
+        queue: {"GET", "DELETE"},
         f"{queue}/items": {"DELETE"},
         f"{queue}/items/0-0-0-0": {"DELETE"},
         f"{queue}/config": {"GET", "PUT"},

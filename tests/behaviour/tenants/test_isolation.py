@@ -383,6 +383,14 @@ async def test_a_tenant_may_have_so_many_queues(server: Server) -> None:
     (await queues[3].push(1)).refused_for_now(429, "CAPACITY")
     for other in two(server):
         (await other.queue("3").push(1)).ok()
+    # One that is deleted makes room, and only the tenant's own is deleted.
+    (await us.request("DELETE", f"/queue/{queues[0].name}", query={"force": True})).ok()
+    (await queues[3].push(1)).ok()
+    (await queues[0].push(1)).refused_for_now(429, "CAPACITY")
+    for other in two(server):
+        (await other.request("DELETE", f"/queue/{queues[1].name}")).ok()
+        assert (await other.queue("3").stats())["count"] == 1
+    assert (await queues[1].stats())["count"] == 1
 
 
 @on_every_stack

@@ -20,16 +20,27 @@ def test_a_queue_of_one_partition_is_not_remembered() -> None:
     assert known.get("orders") is None
 
 
-def test_partitions_only_grow_whatever_one_of_them_knows() -> None:
+def test_the_first_partition_says_how_many_there_are_and_no_other() -> None:
     known = Loads(Clock())
     known.observe("orders", 5, 4)
-    known.observe("orders@3", 2, 1)
-    known.observe("orders", 5, 1)
     spread = known.get("orders")
     assert spread is not None
-    assert spread.count == 4
+    # One that has not heard of it yet, and one that has heard of more.
+    known.observe("orders@3", 2, 1)
     known.observe("orders@6", 0, 1)
+    assert spread.count == 4
+    known.observe("orders@2", 0, 7)
     assert spread.count == 7
+    known.observe("orders", 5, 2)
+    assert spread.count == 2
+
+
+def test_a_queue_that_was_deleted_has_one_partition() -> None:
+    known = Loads(Clock())
+    known.observe("orders", 5, 4)
+    known.observe("orders", 0, 1)
+    known.observe("orders@3", 0, 1)
+    assert known.get("orders") is None
 
 
 def test_pushes_go_to_the_least_loaded_and_equals_take_turns() -> None:

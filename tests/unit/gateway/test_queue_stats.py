@@ -58,6 +58,8 @@ def asked(client: RecordingClient) -> list[str]:
 @on_stage
 async def test_it_adds_up_the_partitions_of_a_queue(stage: Stage) -> None:
     await call(stage, "orders", "SetConfig", {"partitions": 3})
+    while (await call(stage, "orders", "PendingConfig"))["partitions"]:
+        await asyncio.sleep(0.1)  # until each partition knows that it is one
     await fill(stage, "orders", "orders@1", "orders@2", items=2)
     await call(stage, "orders@2", "Push", {"item": 1, "delay_seconds": 600})
     await call(stage, "orders@1", "PopWithAck", {})

@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import InvalidRequest, SaveFailed, Unavailable
 from holdfast.kinds import QUEUE_INDEX_TYPE, QUEUE_TYPE
 from holdfast.pushpop.actor import PushPopActor
-from holdfast.pushpop.core.queue import MAX_PRIORITIES
+from holdfast.pushpop.core.pushes import MAX_PRIORITIES
 from holdfast.pushpop.index import QueueIndexActor, shard_of
 from holdfast.runtime.notifier import Notifier, NotifierActor, Subscription
 from holdfast.runtime.serialization import load

@@ -123,6 +123,12 @@ class QueueCalls:
         # Not repeated: a second purge would remove items that were pushed in between.
         return await self._connection.call("DELETE", f"{self._path}/items", repeat=Repeat.UNLESS_SENT)
 
+    async def delete(self, *, force: bool) -> Answer:
+        # Not repeated with force: a second deletion would remove items that were pushed in between.
+        repeat = Repeat.UNLESS_SENT if force else Repeat.ALWAYS
+        params = {"force": "true"} if force else None
+        return await self._connection.call("DELETE", self._path, params=params, repeat=repeat)
+
     async def _operate(self, lock_id_prefix: str, what: str, body: Answer) -> Answer:
         return await self._post(f"in-flight/{quote(lock_id_prefix, safe='')}/{what}", dump(body), Repeat.ALWAYS)
 

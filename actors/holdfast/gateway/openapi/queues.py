@@ -270,6 +270,11 @@ def pop(query: type[BaseModel]) -> dict[str, Any]:
     return described
 
 
+def delete(query: type[BaseModel]) -> dict[str, Any]:
+    summary = "Delete a queue: its items, locks, configuration and partitions, and its line in the list"
+    return document(summary, schemas.PurgeAnswer, {"success": True, "purged": 0}, errors.Conflict, query=query)
+
+
 def peek(query: type[BaseModel]) -> dict[str, Any]:
     return document("Show the next items without popping them", schemas.ItemsAnswer, _ITEMS, query=query)
 

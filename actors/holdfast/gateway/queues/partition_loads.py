@@ -60,8 +60,9 @@ class PartitionLoads:
     def count(self) -> int:
         return len(self._partitions)
 
-    def grow(self, count: int) -> None:
-        """Sets the number of partitions, which never decreases."""
+    def resize(self, count: int) -> None:
+        """Sets the number of partitions. It decreases only when the queue is deleted."""
+        del self._partitions[count:]
         self._partitions += [_Partition() for _ in range(count - len(self._partitions))]
 
     def observe(self, number: int, load: int) -> None:
@@ -73,7 +74,8 @@ class PartitionLoads:
 
     def avoid(self, number: int) -> None:
         """Sends no pushes to an unavailable partition for a while."""
-        self._partitions[number].avoided_until = self._clock() + AVOIDED_SECONDS
+        if number < self.count:
+            self._partitions[number].avoided_until = self._clock() + AVOIDED_SECONDS
 
     def stale(self) -> list[int]:
         """Returns the partitions with stale loads, except avoided ones."""
@@ -161,15 +163,21 @@ class Loads:
             self._queues.move_to_end(queue)
         return spread
 
+    def forget(self, queue: str) -> None:
+        self._queues.pop(queue, None)
+
     def observe(self, actor_id: str, load: int, partitions: int) -> None:
-        """Records the load in a partition's reply. Its partition count may lag behind the queue's."""
+        """Records the load in a partition's reply. Only the first partition knows how many there are."""
         if partitions == 1 and is_first_partition(actor_id):
+            self._queues.pop(actor_id, None)  # it was deleted, if it had several
             return
         queue, number = split_partition(actor_id)
+        if number >= partitions:
+            return  # it has not heard that it is a part of the queue, or is none any more
         spread = self._queues.get(queue)
         if spread is None:
             spread = self._queues[queue] = PartitionLoads(self._clock)
             if len(self._queues) > MOST_QUEUES:
                 self._queues.popitem(last=False)
-        spread.grow(max(partitions, number + 1))
+        spread.resize(partitions if number == 0 else max(partitions, spread.count))
         spread.observe(number, load)

@@ -64,6 +64,10 @@ class Partitions:
         """Returns the known loads of the queue's partitions; None while it seems to have only one."""
         return self._loads.get(queue)
 
+    def forget(self, queue: str) -> None:
+        """Drops what is known of a queue that was deleted."""
+        self._loads.forget(queue)
+
     async def call(self, queue: str, method: str, data: bytes = b"null", partition: int = 0) -> Answer:
         """Calls one partition."""
         spread = self.known(queue)

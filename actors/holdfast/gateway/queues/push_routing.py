@@ -34,6 +34,15 @@ class Pushes:
 
     async def push(self, queue: str, body: bytes, data: dict[str, Any]) -> Answer:
         """Pushes the request's items. ``data`` is the parsed body."""
+        for _ in range(MOST_TRIED):
+            answer = await self._push(queue, body, data)
+            if not is_refusal(answer, errors.NotFound.code):
+                return answer
+            # That partition has not heard of the queue's growth yet, or the queue was deleted: ask how many it has.
+            await self._partitions.call(queue, "GetConfig")
+        raise errors.PartitionUnavailable(retry_after=1)
+
+    async def _push(self, queue: str, body: bytes, data: dict[str, Any]) -> Answer:
         spread = self._partitions.known(queue)
         if spread is None:
             answer = await self._partitions.call(queue, "Push", body)
@@ -110,6 +119,8 @@ class Pushes:
 
     async def _push_to(self, queue: str, spread: PartitionLoads, number: int, body: bytes, count: int) -> Answer:
         answer = await self._send(queue, spread, number, body, count)
+        if is_refusal(answer, errors.NotFound.code):
+            spread.avoid(number)
         if is_refusal(answer, errors.Capacity.code):
             spread.bounded = True
             # Consumers may have popped from the other partitions in the meantime.

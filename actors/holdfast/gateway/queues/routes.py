@@ -15,6 +15,7 @@ from holdfast.gateway.query_params import FLAG, INTEGER, NUMBER
 from holdfast.gateway.queues import merge as views
 from holdfast.gateway.queues.config import Configuration
 from holdfast.gateway.queues.dead_letters import DeadLetters
+from holdfast.gateway.queues.deletion import Deletion
 from holdfast.gateway.queues.large_pushes import read_push
 from holdfast.gateway.queues.listing import QueueListing
 from holdfast.gateway.queues.long_poll import Poller
@@ -80,6 +81,10 @@ class ListQuery(Query):
     cursor: Annotated[str | None, Field(max_length=255, description="next_cursor of the previous page.")] = None
 
 
+class DeleteQuery(Query):
+    force: Annotated[bool, Field(description="Delete the queue with its items, locked ones included."), FLAG] = False
+
+
 class DeadLettersQuery(Query):
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED), INTEGER] = 50
     cursor: Annotated[str | None, Field(max_length=255, description="next_cursor of the previous page.")] = None
@@ -99,6 +104,7 @@ class Queues:
         self._listing = QueueListing(client, self._partitions, StatsCache(client, alone=alone))
         self._dead_letters = DeadLetters(self._partitions)
         self._configuration = Configuration(self._partitions)
+        self._deletion = Deletion(client, self._partitions, self._usages)
         self._poller = Poller(self._partitions, Notifier(client), client.metrics.long_polls)
 
     def begin_stop(self) -> None:
@@ -121,6 +127,7 @@ class Queues:
             Endpoint("POST", f"{queue}/dead-letter", self.dead_letter, documents.DEAD_LETTER, Role.USER),
             Endpoint("POST", f"{queue}/complete", self.complete, documents.COMPLETE, Role.USER),
             Endpoint("GET", queue, self.stats, documents.STATS, Role.READER, bulky=True),
+            Endpoint("DELETE", queue, self.delete, documents.delete(DeleteQuery), Role.OPERATOR, bulky=True),
             Endpoint("GET", f"{queue}/peek", self.peek, documents.peek(PeekQuery), Role.READER, bulky=True),
             Endpoint("GET", f"{queue}/in-flight", self.in_flight, documents.IN_FLIGHT, Role.READER, bulky=True),
             Endpoint("POST", f"{lock}/requeue", self._operating("Requeue"), documents.REQUEUE, Role.OPERATOR),
@@ -197,6 +204,9 @@ class Queues:
 
     async def stats(self, call: HttpRequest) -> Answer:
         return await self._stats(_queue_id(call))
+
+    async def delete(self, call: HttpRequest) -> Answer:
+        return await self._deletion.delete(_queue_id(call), force=call.query(DeleteQuery).force)
 
     async def peek(self, call: HttpRequest) -> Answer:
         queue, count = _queue_id(call), call.query(PeekQuery).count

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Capacity, HoldfastError, TooLarge
-from holdfast.names import qualify, split_tenant
+from holdfast.names import qualify, split_partition, split_tenant
 from holdfast.pushpop.core.items import size_of
 from holdfast.pushpop.index import list_queue, list_queues
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
     from holdfast.gateway.queues.partitions import Partitions
@@ -77,6 +77,11 @@ class TenantUsages:
         usage = self._of(split_tenant(queue)[0])
         return nullcontext() if usage is None else usage.configuring(queue)
 
+    def forget(self, queue: str) -> None:
+        """Stops counting a queue that was deleted."""
+        if (usage := self._limited.get(split_tenant(queue)[0])) is not None:
+            usage.forget(queue)
+
     def _of(self, tenant: str) -> TenantUsage | None:
         """Returns the tenant's usage, or None for a tenant without a quota."""
         quota = self._quotas.of(tenant)
@@ -123,6 +128,12 @@ class TenantUsage:
         self._stored.items += load - items
         self._stored.bytes += size - held
         self._loads[actor_id] = load, size
+
+    def forget(self, queue: str) -> None:
+        """Stops counting a queue that was deleted."""
+        self._admitted.pop(queue, None)
+        self._listed -= {queue}
+        self._drop_loads(lambda counted: counted == queue)
 
     @asynccontextmanager
     async def pushing(self, queue: str, items: int, body: int) -> AsyncIterator[None]:
@@ -230,7 +241,15 @@ class TenantUsage:
                 for answer in answers:
                     if isinstance(answer, BaseException) and not isinstance(answer, HoldfastError):
                         raise answer
+            # Another process may have deleted queues. One that is stored but not listed yet is counted by its next
+            # reply.
+            self._drop_loads(lambda queue: queue not in self._listed and queue not in self._admitted)
             self._counted_at = _now()
+
+    def _drop_loads(self, is_dropped: Callable[[str], bool]) -> None:
+        for actor_id in [actor_id for actor_id in self._loads if is_dropped(split_partition(actor_id)[0])]:
+            self.observe(actor_id, 0, 0)
+            del self._loads[actor_id]
 
 
 def _now() -> float:

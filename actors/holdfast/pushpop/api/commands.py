@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, InvalidRequest, QueueLocked
 from holdfast.pushpop.api import replies, requests
 from holdfast.pushpop.api.config import QueueConfig
+from holdfast.pushpop.core import browsing
 from holdfast.pushpop.core.budgets import MAX_LOCKS_SHOWN, MAX_POP_BYTES
 from holdfast.pushpop.core.items import Item, Place, Pushed, with_owner
 from holdfast.pushpop.core.queue import MAX_POP, MAX_TTL
@@ -199,7 +200,7 @@ def _dead_letter(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
 
 def _peek(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     request = requests.Peek.parse(data)
-    found = yield from queue.store.peek(moment.now, request.count, request.max_bytes)
+    found = yield from browsing.peek(queue.store, moment.now, request.count, request.max_bytes)
     return replies.peeked(_counted(moment, found), queue.partition)
 
 
@@ -260,8 +261,8 @@ def _set_config(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
 def _configure(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     request = requests.Configure.parse(data)
     yield from ()
-    queue.settings.apply_config(QueueConfig.stored(request.config), request.version)
-    return {"success": True}
+    erased = queue.apply_config(QueueConfig.stored(request.config), request.version, request.generation)
+    return {"success": True, "purged": erased}
 
 
 def _pending_config(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
@@ -274,6 +275,7 @@ def _pending_config(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answe
         "success": True,
         "config": queue.config.model_dump(exclude_defaults=True),
         "version": queue.settings.version,
+        "generation": queue.settings.generation,
         "partitions": queue.settings.pending_partitions,
     }
 
@@ -281,7 +283,7 @@ def _pending_config(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answe
 def _claim(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     request = requests.Claim.parse(data)
     yield from ()
-    return {"success": True, "partitions": queue.claim(moment.now, request.dedup_ids, request.partition)}
+    return {"success": True, "partitions": queue.pushes.claim(moment.now, request.dedup_ids, request.partition)}
 
 
 def _revoke(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
@@ -323,7 +325,9 @@ def _place(cursor: str | None) -> Place | None:
 def _receive(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     request = requests.Receive.parse(data)
     items = [(entry.priority, Item.from_json(entry.stored.model_dump())) for entry in request.items]
-    return {"success": True, "accepted": (yield from queue.transfers.receive(request.source, request.number, items))}
+    forward = not queue.settings.is_member
+    accepted = yield from queue.transfers.receive(request.source, request.number, items, moment.now, forward=forward)
+    return {"success": True, "accepted": accepted}
 
 
 def _transferred(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
@@ -340,6 +344,37 @@ def _confirm_indexed(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answ
     yield from ()
     queue.mark_indexed()
     return {"success": True}
+
+
+def _confirm_removed_from_index(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
+    yield from ()
+    queue.mark_removed_from_index()
+    return {"success": True}
+
+
+def _begin_deletion(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
+    yield from ()
+    version, partitions = queue.begin_deletion(moment.now)
+    return {"success": True, "version": version, "partitions": list(partitions)}
+
+
+def _close(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
+    request = requests.Close.parse(data)
+    yield from ()
+    queue.close_for_deletion(request.version)
+    return {"success": True}
+
+
+def _abort_deletion(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
+    yield from ()
+    queue.abort_deletion()
+    return {"success": True}
+
+
+def _finish_deletion(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
+    request = requests.FinishDeletion.parse(data)
+    yield from ()
+    return {"success": True, "purged": queue.delete(QueueConfig(), request.version, force=request.force)}
 
 
 _COMMANDS: dict[str, Callable[[Queue, TurnContext, Any], Reads[Answer]]] = {
@@ -369,6 +404,11 @@ _COMMANDS: dict[str, Callable[[Queue, TurnContext, Any], Reads[Answer]]] = {
     "Receive": _receive,
     "Transferred": _transferred,
     "ConfirmIndexed": _confirm_indexed,
+    "ConfirmRemovedFromIndex": _confirm_removed_from_index,
+    "BeginDeletion": _begin_deletion,
+    "Close": _close,
+    "AbortDeletion": _abort_deletion,
+    "FinishDeletion": _finish_deletion,
 }
 _READ_ONLY = frozenset({"Peek", "InFlight", "Stats", "GetConfig", "DeadLetters"})
 _ANSWER_ITEMS = frozenset({"Pop", "PopWithAck", "Peek", "InFlight", "DeadLetters"})

@@ -72,6 +72,10 @@ class PushPopActorInterface(ActorInterface):
     async def Purge(self) -> dict[str, Any]: ...
 
     @abstractmethod
+    async def Delete(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """``{force}``: deletes the queue, which must be empty without ``force``."""
+
+    @abstractmethod
     async def Revoke(self, data: dict[str, Any]) -> dict[str, Any]:
         """``{id}``: removes one item that is not locked."""
 
@@ -108,7 +112,11 @@ class QueueServiceInterface(ActorInterface):
 
     @abstractmethod
     async def Configure(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{config, version}``: sets the configuration of a partition."""
+        """``{config, version, generation}``: sets the configuration of a partition, and erases a deleted one."""
+
+    @abstractmethod
+    async def Close(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{version}``: stops pushes to a partition, which must be empty, while the queue is being deleted."""
 
     @abstractmethod
     async def PendingConfig(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -124,6 +132,10 @@ class QueueServiceInterface(ActorInterface):
     @abstractmethod
     async def ConfirmIndexed(self) -> dict[str, Any]:
         """Records that the index has this queue."""
+
+    @abstractmethod
+    async def ConfirmRemovedFromIndex(self) -> dict[str, Any]:
+        """Records that the index does not have this queue."""
 
     @abstractmethod
     async def Receive(self, data: dict[str, Any]) -> dict[str, Any]:

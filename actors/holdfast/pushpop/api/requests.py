@@ -303,10 +303,29 @@ class PendingConfig(Request):
 
 
 class Configure(Request):
-    """From the queue to one of its partitions: the new configuration."""
+    """From the queue to one of its partitions: the new configuration, and how often the queue was deleted."""
 
     config: dict[str, Any]
     version: Annotated[int, Field(ge=0)]
+    generation: Annotated[int, Field(ge=0)] = 0
+
+
+class Delete(Request):
+    """Deletes the queue; with ``force`` also if it has items."""
+
+    force: bool = False
+
+
+class FinishDeletion(Delete):
+    """From the queue itself. ``version`` is that of the deletion that was begun, if other partitions were closed."""
+
+    version: Annotated[int, Field(ge=1)] | None = None
+
+
+class Close(Request):
+    """From the queue to one of its partitions: a deletion was begun."""
+
+    version: Annotated[int, Field(ge=1)]
 
 
 class Transferred(Request):

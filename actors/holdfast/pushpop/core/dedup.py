@@ -70,6 +70,11 @@ class Deduplicator:
         self._items.forget(now, window)
         self._claims.forget(now, window + CLAIM_LEEWAY)
 
+    def erase(self) -> None:
+        """Drops all ids and claims."""
+        self._items.erase()
+        self._claims.erase()
+
     def next_end(self, window: float) -> float | None:
         """Returns when the next id leaves its window."""
         ends = (self._items.next_end(window), self._claims.next_end(window + CLAIM_LEEWAY))

@@ -58,6 +58,14 @@ class DedupLog:
                 break
             del self._known[dedup_id]
 
+    def erase(self) -> None:
+        """Drops all ids."""
+        self._changed |= dict.fromkeys(self._key(number) for number in self._ends)
+        self._known.clear()
+        self._ends.clear()
+        self._tail = []
+        self._next = 0
+
     def next_end(self, window: float) -> float | None:
         """Returns when the next chunk can be dropped."""
         return next(iter(self._ends.values())) + window if self._ends else None

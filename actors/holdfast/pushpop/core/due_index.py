@@ -8,11 +8,11 @@ million. A queue without delays and expiries does not touch the index.
 from __future__ import annotations
 
 from bisect import insort
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from holdfast.runtime.reads import Reads
 
@@ -22,8 +22,10 @@ _SHIFT = 6
 _LEVELS = 4
 # The number of entries in one state value.
 CHUNK = 100
+# The number of outdated entries to delete in one transaction.
+SWEEP_AT_ONCE = 200
 
-PREFIX = "due-"
+PREFIX = "due"
 
 
 def tick_of(moment: float) -> int:
@@ -39,7 +41,10 @@ def moment_of(tick: int) -> float:
 class DueIndex:
     """The entries by time, and the time of the first one."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: int = 0) -> None:
+        """``generation`` counts the indexes that a queue had before, whose state values may still exist."""
+        self.generation = generation
+        self._prefix = f"{PREFIX}{generation or ''}-"
         #: The tick of the first entry.
         self._next: int | None = None
         self._root: list[int] = []
@@ -56,7 +61,7 @@ class DueIndex:
     def add(self, moment: float, what: list[Any]) -> Reads[None]:
         """Adds an entry. Touches up to six state values; two if the tick, or one near it, has entries already."""
         tick = tick_of(moment)
-        page_key = _node_key(1, tick >> _SHIFT)
+        page_key = self._node_key(1, tick >> _SHIFT)
         page = yield from self._load(page_key)
         if page is None:
             page = {}
@@ -64,12 +69,16 @@ class DueIndex:
         first, last, filled = page.get(str(tick), (0, -1, CHUNK))
         if filled >= CHUNK:
             last, filled = last + 1, 0
-        entries = (yield from self._load(_chunk_key(tick, last))) if filled else []
+        entries = (yield from self._load(self._chunk_key(tick, last))) if filled else []
         entries.append(what)
         page[str(tick)] = [first, last, filled + 1]
-        self._changed[_chunk_key(tick, last)] = entries
+        self._changed[self._chunk_key(tick, last)] = entries
         self._changed[page_key] = page
         self._next = tick if self._next is None else min(self._next, tick)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._root
 
     def take_due(self, now: float, fits: Callable[[Any], Reads[bool]]) -> Reads[list[Any]]:
         """Removes and returns the due entries in order, up to the first that does not fit."""
@@ -92,8 +101,8 @@ class DueIndex:
         return [self._next, self._root] if self._root else None
 
     @classmethod
-    def from_json(cls, value: list[Any] | None) -> DueIndex:
-        due_index = cls()
+    def from_json(cls, value: list[Any] | None, generation: int = 0) -> DueIndex:
+        due_index = cls(generation)
         if value is not None:
             due_index._next, due_index._root = value
         return due_index
@@ -108,7 +117,7 @@ class DueIndex:
         """Adds a new page to the nodes above it, as far up as they are new too."""
         child = page
         for level in range(2, _LEVELS + 1):
-            key = _node_key(level, child >> _SHIFT)
+            key = self._node_key(level, child >> _SHIFT)
             children = yield from self._load(key)
             self._changed[key] = _with(children or [], child)
             if children:
@@ -121,32 +130,32 @@ class DueIndex:
             return None
         number = self._root[0]
         for level in range(_LEVELS, 1, -1):
-            number = (yield from self._load(_node_key(level, number)))[0]
-        page = yield from self._load(_node_key(1, number))
+            number = (yield from self._load(self._node_key(level, number)))[0]
+        page = yield from self._load(self._node_key(1, number))
         return min(map(int, page))
 
     def _first_chunk(self, tick: int) -> Reads[list[Any]]:
-        page = yield from self._load(_node_key(1, tick >> _SHIFT))
+        page = yield from self._load(self._node_key(1, tick >> _SHIFT))
         first, _, _ = page[str(tick)]
-        entries: list[Any] = yield from self._load(_chunk_key(tick, first))
+        entries: list[Any] = yield from self._load(self._chunk_key(tick, first))
         return entries
 
     def _leave_in_chunk(self, tick: int, entries: list[Any]) -> Reads[None]:
         """Stores the remaining entries of the first chunk of a tick."""
-        page_key = _node_key(1, tick >> _SHIFT)
+        page_key = self._node_key(1, tick >> _SHIFT)
         page = yield from self._load(page_key)
         first, last, _ = page[str(tick)]
-        self._changed[_chunk_key(tick, first)] = entries
+        self._changed[self._chunk_key(tick, first)] = entries
         if first == last:
             page[str(tick)] = [first, last, len(entries)]
             self._changed[page_key] = page
 
     def _remove_chunk(self, tick: int) -> Reads[None]:
         """Removes the first chunk of a tick, and with the last one the tick itself."""
-        page_key = _node_key(1, tick >> _SHIFT)
+        page_key = self._node_key(1, tick >> _SHIFT)
         page = yield from self._load(page_key)
         first, last, filled = page[str(tick)]
-        self._changed[_chunk_key(tick, first)] = None
+        self._changed[self._chunk_key(tick, first)] = None
         if first < last:
             page[str(tick)] = [first + 1, last, filled]
             self._changed[page_key] = page
@@ -160,13 +169,65 @@ class DueIndex:
         """Removes a page from the nodes above it, and nodes that become empty from theirs."""
         child = page
         for level in range(2, _LEVELS + 1):
-            key = _node_key(level, child >> _SHIFT)
+            key = self._node_key(level, child >> _SHIFT)
             children = [number for number in (yield from self._load(key)) if number != child]
             self._changed[key] = children or None
             if children:
                 return
             child >>= _SHIFT
         self._root = [number for number in self._root if number != child]
+
+    def _node_key(self, level: int, number: int) -> str:
+        return f"{self._prefix}{level}-{number}"
+
+    def _chunk_key(self, tick: int, number: int) -> str:
+        return f"{self._prefix}0-{tick}-{number}"
+
+
+class OldDueIndexes:
+    """The due indexes of earlier generations of a queue: their entries are outdated, and deleted some at a time."""
+
+    def __init__(self, old: Iterable[DueIndex] = ()) -> None:
+        self._old = list(old)
+        self._changed: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._old)
+
+    def add(self, due_index: DueIndex) -> None:
+        self._changed |= due_index.changes()
+        if not due_index.is_empty:
+            self._old.append(due_index)
+
+    def sweep(self) -> Reads[bool]:
+        """Deletes some entries; returns whether there were any."""
+        if not self._old:
+            return False
+        room = SWEEP_AT_ONCE
+
+        def fits(_: Any) -> Reads[bool]:
+            nonlocal room
+            yield from ()
+            room -= 1
+            return room >= 0
+
+        due_index = self._old[0]
+        yield from due_index.take_due(inf, fits)
+        self._changed |= due_index.changes()
+        if due_index.is_empty:
+            self._old.pop(0)
+        return True
+
+    def changes(self) -> dict[str, Any]:
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def to_json(self) -> list[Any]:
+        return [[due_index.generation, due_index.to_json()] for due_index in self._old]
+
+    @classmethod
+    def from_json(cls, value: Iterable[Any]) -> OldDueIndexes:
+        return cls(DueIndex.from_json(saved, generation) for generation, saved in value)
 
 
 def _with(children: list[int], child: int) -> list[int]:
@@ -175,11 +236,3 @@ def _with(children: list[int], child: int) -> list[int]:
     extended = [*children]
     insort(extended, child)
     return extended
-
-
-def _node_key(level: int, number: int) -> str:
-    return f"{PREFIX}{level}-{number}"
-
-
-def _chunk_key(tick: int, number: int) -> str:
-    return f"{PREFIX}0-{tick}-{number}"

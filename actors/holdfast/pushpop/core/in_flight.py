@@ -202,6 +202,16 @@ class InFlight:
         if lock.slot == 0 and had_errors:
             self._changed[ERRORS] = lock.errors if any(lock.errors) else None
 
+    def release_all(self) -> list[Delivered]:
+        """Ends all locks, expired ones included, as if they had never been; returns their items."""
+        released = [taken for lock in self.locks.values() for taken in lock.taken]
+        for lock in list(self.locks.values()):
+            self.release(lock)
+        if self.expired:
+            self.expired = []
+            self._changed[EXPIRED] = None
+        return released
+
     def first_locks(self) -> list[Lock]:
         """Returns the locks that expire first, as many as are shown."""
         return nsmallest(MAX_LOCKS_SHOWN, self.locks.values(), key=by_expiry)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StorageBroken
-from holdfast.pushpop.core.budgets import MAX_POP_BYTES, ResponseBudget, TurnBudget
+from holdfast.pushpop.core.budgets import ResponseBudget, TurnBudget
 from holdfast.pushpop.core.deferred_deletes import DeferredDeletes
 from holdfast.pushpop.core.delayed import FILE_BYTES, DelayedItems
-from holdfast.pushpop.core.due_index import DueIndex
+from holdfast.pushpop.core.due_index import DueIndex, OldDueIndexes
 from holdfast.pushpop.core.in_flight import InFlight, Lock, Redelivery
 from holdfast.pushpop.core.items import (
+    WITHDRAWN,
     DelayedPlace,
     Delivered,
     Delivery,
@@ -23,8 +24,10 @@ from holdfast.pushpop.core.items import (
     ItemId,
     Place,
     delayed_key,
+    has_expired,
     segment_key,
     size_of,
+    waiting_at,
 )
 from holdfast.pushpop.core.lanes import SEGMENT_BYTES, Lane
 from holdfast.pushpop.core.outgoing import Transfer
@@ -41,13 +44,9 @@ CATCH_UP_AT_ONCE = 200
 CATCH_UP_BYTES = 2 * 1024 * 1024
 # The most expired items that one pop skips; the rest is left to the next pop or to the due index.
 EXPIRED_AT_ONCE = 200
-# The most segments to read for one page of a listing.
-BROWSE_AT_ONCE = 100
 
 # Kinds of entries in the due index.
 FALLS_DUE, LOOK_THROUGH = "due", "expire"
-# Marks a lane's entry as withdrawn while a transfer still needs its payload.
-WITHDRAWN = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +67,11 @@ class ItemStore:
         self.in_flight = InFlight()
         self.delayed_items = DelayedItems()
         self.due_index = DueIndex()
+        #: Those of earlier generations of the queue, whose state values are being deleted.
+        self._old_due_indexes = OldDueIndexes()
         #: Segment numbers are never reused, so that an item's id stays unique.
         self._next_segment = 0
-        self._segments = Segments(name)
+        self.segments = Segments(name)
         self._deferred_deletes = DeferredDeletes()
         #: The size of all items, including those in transfers.
         self.bytes = 0
@@ -92,11 +93,11 @@ class ItemStore:
     @property
     def inline_changed(self) -> bool:
         """Whether the metadata has to be saved because of its segments."""
-        return self._segments.inline_changed
+        return self.segments.inline_changed
 
     @property
     def has_deferred_deletes(self) -> bool:
-        return bool(self._deferred_deletes.ranges)
+        return bool(self._deferred_deletes.ranges) or bool(self._old_due_indexes)
 
     def next_moment(self) -> float | None:
         """Returns the next time at which an item becomes due or expires, or a lock ends."""
@@ -115,15 +116,16 @@ class ItemStore:
         segments, files = self._deferred_deletes.candidates()
         for priority, segment in segments:
             if not self._is_used(priority, segment):
-                self._segments.delete(segment_key(priority, segment))
+                self.segments.delete(segment_key(priority, segment))
         for file in files:
             if file < self.delayed_items.floor and not self.in_flight.holds(delayed_key(file)):
                 self.delayed_items.discard(file)
         return (
-            self._segments.changes()
+            self.segments.changes()
             | self.in_flight.changes()
             | self.delayed_items.changes()
             | self.due_index.changes()
+            | self._old_due_indexes.changes()
         )
 
     # Adding
@@ -180,9 +182,9 @@ class ItemStore:
             yield from self._pass_head(lane)
             lane.count -= 1
         else:
-            items = yield from self._segments.items(taken.place.key)
+            items = yield from self.segments.items(taken.place.key)
             items[taken.place.ordinal] = items[taken.place.ordinal] | {WITHDRAWN: True} if keep else None
-            self._segments.put(taken.place.key)
+            self.segments.put(taken.place.key)
             lane.gaps += 1
             lane.count -= 1
         self._remove_if_empty(lane)
@@ -205,73 +207,27 @@ class ItemStore:
     def purge(self) -> int:
         """Drops all waiting and delayed items, but not locked ones. State values are deleted later, some at a time."""
         purged = self.waiting + self.delayed
-        if not purged:
-            return 0
-        for lane in self.lanes.values():
-            self._discard(lane)
-            for returned in lane.returned:
-                self.in_flight.forget_returned(returned)
-                self._deferred_deletes.maybe_unused(returned.taken)
-        for taken in self.in_flight.purge_postponed():
-            self._deferred_deletes.maybe_unused(taken)
-        self.lanes.clear()
-        self._deferred_deletes.discard(None, *self.delayed_items.purge())
-        self.bytes = self.in_flight.bytes
+        if purged:
+            self._drop_unlocked()
         return purged
 
-    def sweep(self) -> bool:
+    def erase(self, generation: int) -> int:
+        """Drops all items and locks, for the next generation of the queue; transfers are kept until they arrive."""
+        erased = self.load
+        self._drop_unlocked()
+        for taken in self.in_flight.release_all():
+            self._deferred_deletes.maybe_unused(taken)
+        self.bytes = self.in_flight.bytes
+        self._old_due_indexes.add(self.due_index)
+        self.due_index = DueIndex(generation)
+        return erased
+
+    def sweep(self) -> Reads[bool]:
         """Deletes some unused state values; returns whether there were any."""
-        return self._deferred_deletes.sweep()
+        swept = yield from self._old_due_indexes.sweep()
+        return self._deferred_deletes.sweep() or swept
 
     # Reading
-
-    def peek(self, now: float, count: int, size: int = MAX_POP_BYTES) -> Reads[list[Delivery]]:
-        """Returns the next items in pop order without removing them; fewer if they are large."""
-        budget = ResponseBudget(count, size)
-        after: Place | None = None
-        while not budget.full:
-            page, after = yield from self.browse(after, count, size)
-            for delivery in page:
-                if not has_expired(delivery.item.expires_at, now) and not budget.add(delivery):
-                    break
-            if after is None:
-                break
-        return budget.found
-
-    def browse(
-        self, after: Place | None, count: int, size: int = MAX_POP_BYTES
-    ) -> Reads[tuple[list[Delivery], Place | None]]:
-        """Returns up to ``count`` waiting items after a place, and the place to continue from, if there are more.
-
-        Reads a bounded number of segments, so it may return fewer items than there are, or none.
-        """
-        budget = ResponseBudget(count, size)
-        segments = 0
-        last = after
-        for priority in sorted(self.lanes):
-            if after is not None and priority < after.priority:
-                continue
-            lane = self.lanes[priority]
-            for returned in lane.returned:
-                if after is None or returned.taken.place > after:
-                    if not budget.add((yield from self.deliver(returned.taken))):
-                        return budget.found, last
-                    last = returned.taken.place
-            segment, ordinal = lane.head, lane.offset
-            if after is not None and after.priority == priority:
-                segment, ordinal = max((segment, ordinal), (after.segment, after.ordinal + 1))
-            while (segment, ordinal) < (lane.tail, lane.filled):
-                if segments >= BROWSE_AT_ONCE:
-                    return budget.found, last
-                segments += 1
-                items = yield from self._segments.items(segment_key(priority, segment))
-                for number in range(ordinal, len(items)):
-                    place = Place(priority, segment, number)
-                    if (taken := waiting_at(place, items[number])) and not budget.add((yield from self.deliver(taken))):
-                        return budget.found, last
-                    last = place
-                segment, ordinal = segment + 1, 0
-        return budget.found, None
 
     def oldest(self) -> Reads[float | None]:
         """Returns when the item that has waited longest became available; reads the first of every priority."""
@@ -288,7 +244,7 @@ class ItemStore:
             if slot is None:
                 raise StorageBroken(f"Queue {self._name} is damaged: a delayed item is missing from the store.")
             return Delivery(taken, Item.from_json(slot))
-        items = yield from self._segments.items(taken.place.key)
+        items = yield from self.segments.items(taken.place.key)
         return Delivery(taken, Item.from_json(items[taken.place.ordinal]))
 
     def expired_of(self, taken: Iterable[Delivered], now: float) -> Reads[list[Delivered]]:
@@ -324,7 +280,7 @@ class ItemStore:
         lane = self.lanes.get(place.priority)
         if lane is None or not lane.spans(place):
             return None
-        items = yield from self._segments.items(place.key)
+        items = yield from self.segments.items(place.key)
         waiting = waiting_at(place, items[place.ordinal]) if place.ordinal < len(items) else None
         return Found(waiting, shelved, None) if waiting is not None and waiting.shelved == shelved else None
 
@@ -360,7 +316,7 @@ class ItemStore:
             if lane is not None and lane.size < SEGMENT_BYTES:
                 sizes[segment_key(priority, lane.tail)] = lane.size  # the last segment, to which the item is appended
             return turn_budget.add(sizes)
-        items = [item for item in (yield from self._segments.items_if_any(segment_key(priority, number))) or () if item]
+        items = [item for item in (yield from self.segments.items_if_any(segment_key(priority, number))) or () if item]
         sizes = {delayed_key(item["shelved"][0]): FILE_BYTES for item in items if "shelved" in item}
         sizes[segment_key(priority, number)] = sum(len(item["item"]) for item in items if "shelved" not in item)
         return turn_budget.add(sizes)
@@ -377,7 +333,7 @@ class ItemStore:
 
     def _expire_segment(self, priority: int, segment: int, now: float, *, keep: bool) -> Reads[list[Delivered]]:
         """Withdraws the expired items of a segment, and adds the next expiry to the due index."""
-        items = yield from self._segments.items_if_any(segment_key(priority, segment))
+        items = yield from self.segments.items_if_any(segment_key(priority, segment))
         expired_items: list[Delivered] = []
         again: list[float] = []
         for ordinal, entry in enumerate(items or ()):
@@ -417,6 +373,18 @@ class ItemStore:
 
     # Private
 
+    def _drop_unlocked(self) -> None:
+        for lane in self.lanes.values():
+            self._discard(lane)
+            for returned in lane.returned:
+                self.in_flight.forget_returned(returned)
+                self._deferred_deletes.maybe_unused(returned.taken)
+        for taken in self.in_flight.purge_postponed():
+            self._deferred_deletes.maybe_unused(taken)
+        self.lanes.clear()
+        self._deferred_deletes.discard(None, *self.delayed_items.purge())
+        self.bytes = self.in_flight.bytes
+
     def _append(self, entries: Sequence[tuple[int, dict[str, Any], int]]) -> Reads[list[Place]]:
         places = []
         segments: dict[str, list[Any]] = {}
@@ -425,9 +393,9 @@ class ItemStore:
             place = lane.append(size)
             key = place.key
             if place.ordinal == 0:
-                segments[key] = self._segments.begin(key)
+                segments[key] = self.segments.begin(key)
             elif key not in segments:
-                segments[key] = yield from self._segments.items(key)
+                segments[key] = yield from self.segments.items(key)
             segments[key].append(entry)
             places.append(place)
             until = entry.get("until")
@@ -435,7 +403,7 @@ class ItemStore:
                 lane.look_at = until
                 yield from self.due_index.add(until, [LOOK_THROUGH, priority, place.segment])
         for key in segments:
-            self._segments.put(key)
+            self.segments.put(key)
         return places
 
     def _to_the_front(self, number: int, taken: Iterable[Delivered]) -> None:
@@ -453,7 +421,7 @@ class ItemStore:
         if lane.returned:
             return lane.returned[0].taken
         while True:
-            items = yield from self._segments.items(segment_key(lane.priority, lane.head))
+            items = yield from self.segments.items(segment_key(lane.priority, lane.head))
             taken = waiting_at(Place(lane.priority, lane.head, lane.offset), items[lane.offset])
             if taken is not None:
                 return taken
@@ -471,7 +439,7 @@ class ItemStore:
 
     def _pass_head(self, lane: Lane) -> Reads[None]:
         segment = lane.head
-        lane.pass_head(len((yield from self._segments.items(segment_key(lane.priority, segment)))))
+        lane.pass_head(len((yield from self.segments.items(segment_key(lane.priority, segment)))))
         if lane.head != segment:
             self._deferred_deletes.maybe_unused_segment(lane.priority, segment)
 
@@ -501,7 +469,7 @@ class ItemStore:
         value["_lanes"] = {str(priority): lane.to_json() for priority, lane in self.lanes.items()}
         value["_next_segment"] = self._next_segment
         value["_bytes"] = self.bytes
-        if segments := self._segments.to_json():
+        if segments := self.segments.to_json():
             value["_segments"] = segments
         if self._deferred_deletes.ranges:
             value["_deferred_deletes"] = self._deferred_deletes.ranges
@@ -509,6 +477,8 @@ class ItemStore:
             value["_delayed"] = delayed_items
         if (due_index := self.due_index.to_json()) is not None:
             value["_due_index"] = due_index
+        if self._old_due_indexes:
+            value["_old_due_indexes"] = self._old_due_indexes.to_json()
         return value
 
     @classmethod
@@ -524,22 +494,10 @@ class ItemStore:
                     lane.give_back(taken, number)
                     lane.count -= 1  # the saved count includes it
         store.delayed_items = DelayedItems.from_json(metadata.get("_delayed"))
-        store.due_index = DueIndex.from_json(metadata.get("_due_index"))
+        store.due_index = DueIndex.from_json(metadata.get("_due_index"), metadata.get("_generation", 0))
+        store._old_due_indexes = OldDueIndexes.from_json(metadata.get("_old_due_indexes", ()))
         store._next_segment = metadata["_next_segment"]
         store.bytes = metadata["_bytes"]
-        store._segments = Segments(name, metadata.get("_segments"))
+        store.segments = Segments(name, metadata.get("_segments"))
         store._deferred_deletes.ranges = [tuple(entry) for entry in metadata.get("_deferred_deletes", ())]
         return store
-
-
-def waiting_at(place: Place, entry: dict[str, Any] | None) -> Delivered | None:
-    """Returns the undelivered item at a place of a lane, or None for a gap."""
-    if entry is None or WITHDRAWN in entry:
-        return None
-    if "shelved" in entry:
-        return Delivered(place, 0, None, DelayedPlace(*entry["shelved"]), entry["size"])
-    return Delivered(place, 0, size=size_of(entry["item"]))
-
-
-def has_expired(expires_at: float | None, now: float) -> bool:
-    return expires_at is not None and expires_at <= now

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 # No counter in an id has more digits than this.
 _ITEM_ID = re.compile(r"(\d{1,15})-(\d{1,15})-(d?)(\d{1,15})-(\d{1,15})\Z", re.ASCII)
+# Marks a lane's entry as withdrawn while a transfer still needs its payload.
+WITHDRAWN = "removed"
 _LOCK_PARTITION = re.compile(r"(\d{1,5})\.", re.ASCII)
 
 
@@ -241,3 +243,16 @@ def segment_key(priority: int, segment: int) -> str:
 
 def delayed_key(file: int) -> str:
     return f"delayed-{file}"
+
+
+def waiting_at(place: Place, entry: dict[str, Any] | None) -> Delivered | None:
+    """Returns the undelivered item at a place of a lane, or None for a gap."""
+    if entry is None or WITHDRAWN in entry:
+        return None
+    if "shelved" in entry:
+        return Delivered(place, 0, None, DelayedPlace(*entry["shelved"]), entry["size"])
+    return Delivered(place, 0, size=size_of(entry["item"]))
+
+
+def has_expired(expires_at: float | None, now: float) -> bool:
+    return expires_at is not None and expires_at <= now

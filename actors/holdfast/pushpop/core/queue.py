@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import (
-    Capacity,
     Conflict,
     InvalidLockId,
     InvalidRequest,
@@ -19,20 +18,18 @@ from holdfast.errors import (
     LockNotFound,
     NotFound,
     QueueLocked,
-    RateLimited,
 )
 from holdfast.kinds import CONFIG, METADATA
 from holdfast.names import DEFAULT_TENANT
 from holdfast.pushpop.core.budgets import MAX_POP_BYTES, ResponseBudget
 from holdfast.pushpop.core.config_replication import ReplicatedConfig
-from holdfast.pushpop.core.dedup import Deduplicator
-from holdfast.pushpop.core.due_index import moment_of, tick_of
 from holdfast.pushpop.core.format_version import FORMAT, refuse_other_format
 from holdfast.pushpop.core.in_flight import Lock, Redelivery, by_expiry
+from holdfast.pushpop.core.index_entry import IndexEntry
 from holdfast.pushpop.core.item_store import ItemStore
-from holdfast.pushpop.core.items import Delivered, Delivery, ItemId, Place, lock_owner
+from holdfast.pushpop.core.items import Delivered, Delivery, Place, lock_owner
+from holdfast.pushpop.core.pushes import Pushes
 from holdfast.pushpop.core.returns import Returns, with_error
-from holdfast.pushpop.core.token_bucket import TokenBucket
 from holdfast.pushpop.core.transfers import RESEND_SECONDS, Transfers
 
 if TYPE_CHECKING:
@@ -45,11 +42,6 @@ if TYPE_CHECKING:
 
 MIN_TTL, DEFAULT_TTL, MAX_TTL = 1, 30, 300
 MAX_POP = 100
-# Each priority takes room in the metadata, which every push rewrites.
-MAX_PRIORITIES = 1000
-
-# The Retry-After of a push to a full queue.
-ROOM_SECONDS = 1
 
 COUNTERS = (
     "pushed",
@@ -94,11 +86,10 @@ class Queue:
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.transfers = Transfers(name, partition, tenant, self.store, self.counters)
         self.returns = Returns(name, self.settings, self.store, self.transfers, self.counters)
-        self.listed = False
+        self.index_entry = IndexEntry()
         #: How long each completed lock was held.
         self.held_seconds: list[float] = []
-        self._dedup = Deduplicator(partition)
-        self._rate_limit = TokenBucket()
+        self.pushes = Pushes(partition, self.settings, self.store, self.counters)
         self._dirty = False
 
     @property
@@ -118,24 +109,41 @@ class Queue:
 
     @property
     def needs_indexing(self) -> bool:
-        """Whether the queue was used and is not in the index yet; the first partition stands for all."""
-        return not (self.listed or self.partition) and (self.counters["pushed"] > 0 or self.config.partitions > 1)
+        """Whether the queue was used and is not in the index yet."""
+        return self._is_used and not self.index_entry.listed
+
+    @property
+    def needs_removal_from_index(self) -> bool:
+        """Whether the queue was deleted, was not used since, and may still be in the index."""
+        return self.index_entry.removal_pending and not self._is_used
+
+    @property
+    def _is_used(self) -> bool:
+        """Whether the queue is to be listed; the first partition stands for all."""
+        return not self.partition and (self.counters["pushed"] > 0 or self.config.partitions > 1)
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the queue, or this partition of it, was deleted and not used since."""
+        return self.settings.deleted and (self.partition > 0 or not self.counters["pushed"])
 
     def next_deadline(self, now: float) -> float | None:
         """Returns when the queue needs a turn even if no call comes."""
-        moments = [self.store.next_moment(), self._dedup.next_end(self.config.dedup_window_seconds)]
+        moments = [self.store.next_moment(), self.pushes.next_end()]
         if self.store.has_deferred_deletes:
             moments.append(now)
         moments.append(self.transfers.next_attempt(now))
-        if self.needs_indexing or self.settings.pending_partitions:
+        if self.needs_indexing or self.needs_removal_from_index or self.settings.pending_partitions:
             moments.append(now + RESEND_SECONDS)
+        moments.append(self.settings.next_end())
         return min((moment for moment in moments if moment is not None), default=None)
 
     def changes(self) -> dict[str, Any]:
         """Returns the state values that changed since the last call; None deletes one."""
-        changed = self.store.changes() | self._dedup.changes() | self.transfers.changes()
+        changed = self.store.changes() | self.pushes.changes() | self.transfers.changes()
         self._dirty = self._dirty or self.store.inline_changed
-        if (config := self.settings.changed()) is not None:
+        configured, config = self.settings.changed()
+        if configured:
             changed[CONFIG] = config
         if changed or self._dirty:
             changed[METADATA] = self._metadata()
@@ -153,34 +161,19 @@ class Queue:
             self._dirty = True
             expired = yield from self.store.catch_up(now, keep=self.returns.expired_target is not None)
             yield from self.returns.expire(expired, now)
-        self._dirty = self.store.sweep() or self._dirty
-        self._dedup.forget(now, self.config.dedup_window_seconds)
+        swept = yield from self.store.sweep()
+        self._dirty = swept or self._dirty
+        if (end := self.settings.next_end()) is not None and end <= now:
+            self.abort_deletion()
+        self.pushes.forget(now)
 
     # Pushing and popping
 
     def push(self, now: float, items: Sequence[Pushed], elsewhere: int = 0) -> Reads[tuple[list[str], int]]:
         """Pushes all items or none. Returns their ids, and the number of new ones."""
-        window = self.config.dedup_window_seconds
-        new = self._dedup.select_new(items, now, window)
-        self._refuse_too_many(now, [items[number] for number in new], elsewhere)
-        ids: list[str] = [""] * len(items)
-        at_once = []
-        for number in new:
-            if items[number].delay_seconds:
-                ids[number] = yield from self._delay(now, items[number])
-            else:
-                at_once.append(number)
-        ttl = self.config.default_ttl_seconds
-        fresh = [(items[number].priority, items[number].item(now, ttl)) for number in at_once]
-        for number, place in zip(at_once, (yield from self.store.append(fresh)), strict=True):
-            ids[number] = place.item_id(self.partition)
-        self._dedup.settle(items, ids, now, window)
-        self.counters["pushed"] += len(new)
-        self.counters["deduplicated"] += len(items) - len(new)
+        pushed = yield from self.pushes.push(now, items, elsewhere)
         self._dirty = True
-        if self.config.rate_per_second is not None:
-            self._rate_limit.spend(len(new))
-        return ids, len(new)
+        return pushed
 
     def pop(self, now: float, count: int) -> Reads[list[Delivery]]:
         """Removes and returns the first items."""
@@ -199,10 +192,6 @@ class Queue:
             return [], None
         ttl = min(max(ttl_seconds, MIN_TTL), MAX_TTL)
         return deliveries, self.store.in_flight.lock(lock_id, deliveries, created_at=now, expires_at=now + ttl)
-
-    def claim(self, now: float, dedup_ids: Sequence[str], partition: int) -> list[int]:
-        """Returns the partition of each dedup id; new ids are assigned to ``partition``."""
-        return self._dedup.claim(dedup_ids, partition, now, self.config.dedup_window_seconds)
 
     # Locks
 
@@ -322,8 +311,55 @@ class Queue:
         self._dirty = self.settings.told(partition, version) or self._dirty
 
     def mark_indexed(self) -> None:
-        self._dirty = self._dirty or not self.listed
-        self.listed = True
+        wanted = self._is_used or self.settings.generation == 0
+        self._dirty = self.index_entry.added(wanted=wanted) or self._dirty
+
+    def mark_removed_from_index(self) -> None:
+        self._dirty = self.index_entry.removed() or self._dirty
+
+    # Deleting the queue
+
+    def begin_deletion(self, now: float) -> tuple[int, range]:
+        """Announces the deletion of an empty queue. Returns its version, and the partitions to close with it."""
+        self.settings.refuse_in_partition()
+        self._refuse_to_lose_items()
+        others = range(1, self.config.partitions)
+        if not others:
+            return self.settings.version, others
+        self._dirty = True
+        return self.settings.begin_deletion(now), others
+
+    def close_for_deletion(self, version: int) -> None:
+        """Stops pushes to this partition, which must be empty, until the deletion is finished or given up."""
+        self._refuse_to_lose_items()
+        self.settings.close(version)
+        self._dirty = True
+
+    def abort_deletion(self) -> None:
+        """Gives up a deletion that was begun."""
+        self._dirty = self.settings.abort_deletion() or self._dirty
+
+    def delete(self, defaults: QueueConfig, version: int | None, *, force: bool) -> int:
+        """Deletes the queue; the other partitions become pending, and erase their part when they are told.
+
+        Without ``force`` it must be empty, and its partitions closed with this version. Returns the number of items.
+        """
+        self.settings.refuse_in_partition()
+        used = self.settings.version or self.store.load or any(self.counters.values())
+        if not used and self.settings.generation == 0:
+            return 0
+        if not force:
+            self._refuse_to_lose_items()
+        if not self.deleted:
+            self.settings.delete(defaults, version)
+            self.index_entry.deleted()
+            return self._erase()
+        return 0
+
+    def apply_config(self, config: QueueConfig, version: int, generation: int) -> int:
+        """Takes over the queue's configuration. Returns the number of items that were erased with a deletion."""
+        self._dirty = self._dirty or version > self.settings.version
+        return self._erase() if self.settings.apply_config(config, version, generation) else 0
 
     def purge(self) -> int:
         """Drops all waiting and delayed items, but not locked ones."""
@@ -353,26 +389,21 @@ class Queue:
 
     # Private
 
-    def _refuse_too_many(self, now: float, items: Sequence[Pushed], elsewhere: int) -> None:
-        if len(self.store.lanes) + len(items) > MAX_PRIORITIES and (
-            len(self.store.lanes.keys() | {item.priority for item in items}) > MAX_PRIORITIES
-        ):
-            raise InvalidRequest(f"A queue can have at most {MAX_PRIORITIES} priorities in use at once.")
-        capacity, rate = self.config.capacity, self.config.rate_per_second
-        if capacity is not None and items and self.store.load + elsewhere + len(items) > capacity:
-            raise Capacity(
-                f"The queue is full: its capacity is {capacity} items. Try again later.", retry_after=ROOM_SECONDS
+    def _refuse_to_lose_items(self) -> None:
+        if load := self.store.load:
+            raise Conflict(
+                f"The queue has {load} item{'' if load == 1 else 's'}, waiting, delayed or locked: "
+                "delete it with force=true to lose them."
             )
-        if rate is not None and items:
-            wait = self._rate_limit.wait(now, rate / self.config.partitions)
-            if wait:
-                raise RateLimited(retry_after=wait)
 
-    def _delay(self, now: float, pushed: Pushed) -> Reads[str]:
-        due_at = moment_of(tick_of(now + pushed.delay_seconds))
-        item = pushed.item(now, self.config.default_ttl_seconds, due_at)
-        shelved = yield from self.store.delay(pushed.priority, item)
-        return str(ItemId(self.partition, pushed.priority, True, *shelved))
+    def _erase(self) -> int:
+        erased = self.store.erase(self.settings.generation)
+        self.pushes.erase()
+        self.transfers.erase()
+        for name in self.counters:
+            self.counters[name] = 0
+        self._dirty = True
+        return erased
 
     def _take(self, now: float, count: int) -> Reads[list[Delivery]]:
         found, expired = yield from self.store.take(now, count)
@@ -424,12 +455,12 @@ class Queue:
         value["_counters"] = self.counters
         value["_format"] = FORMAT
         for key, kept in (
-            ("_indexed", self.listed),
+            ("_deleted", self.deleted),
             ("_is_dead_letter_queue", self.transfers.is_dead_letter_queue),
         ):
             if kept:
                 value[key] = kept
-        return value | self.settings.to_json() | self._dedup.to_json()
+        return value | self.index_entry.to_json() | self.settings.to_json() | self.pushes.to_json()
 
     @classmethod
     def restore(
@@ -446,10 +477,10 @@ class Queue:
         refuse_other_format(f"Queue {name}", metadata)
         queue = cls(name, config, partition, tenant, (yield from ItemStore.restore(name, metadata)))
         queue.counters |= metadata["_counters"]
-        queue.listed = metadata.get("_indexed", False)
+        queue.index_entry.restore(metadata)
         queue.transfers.is_dead_letter_queue = metadata.get("_is_dead_letter_queue", False)
         queue.settings.restore(metadata)
-        queue._dedup = yield from Deduplicator.restore(partition, metadata)
+        yield from queue.pushes.restore(metadata)
         return queue
 
 

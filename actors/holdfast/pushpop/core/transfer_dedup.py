@@ -16,7 +16,7 @@ VALUES = 16
 
 class ReceivedTransfers:
     def __init__(self) -> None:
-        self._changed: dict[str, dict[str, int]] = {}
+        self._changed: dict[str, dict[str, int] | None] = {}
 
     def is_new(self, source: str, number: int) -> Reads[bool]:
         return number > (yield from self._load(received_key(source))).get(source, -1)
@@ -25,16 +25,24 @@ class ReceivedTransfers:
         key = received_key(source)
         self._changed[key] = (yield from self._load(key)) | {source: number}
 
-    def changes(self) -> dict[str, dict[str, int]]:
+    def erase(self) -> None:
+        """Forgets all sources, some of which may send their last transfer once more."""
+        self._changed = {_key(number): None for number in range(VALUES)}
+
+    def changes(self) -> dict[str, dict[str, int] | None]:
         changed, self._changed = self._changed, {}
         return changed
 
     def _load(self, key: str) -> Reads[dict[str, int]]:
         if key in self._changed:
-            return self._changed[key]
+            return self._changed[key] or {}
         [value] = yield (key,)
         return value or {}
 
 
 def received_key(source: str) -> str:
-    return f"received-{crc32(source.encode()) % VALUES}"
+    return _key(crc32(source.encode()) % VALUES)
+
+
+def _key(number: int) -> str:
+    return f"received-{number}"

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.names import partition_id
+from holdfast.pushpop.core.browsing import browse
 from holdfast.pushpop.core.budgets import ResponseBudget
 from holdfast.pushpop.core.in_flight import Redelivery
+from holdfast.pushpop.core.items import Delivered
 from holdfast.pushpop.core.transfer_dedup import ReceivedTransfers
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.pushpop.core.in_flight import Lock
     from holdfast.pushpop.core.item_store import ItemStore
-    from holdfast.pushpop.core.items import Delivered, Delivery, Item, Place
+    from holdfast.pushpop.core.items import Delivery, Item, Place
     from holdfast.pushpop.core.outgoing import Transfer
     from holdfast.runtime.reads import Reads
 
@@ -99,7 +101,7 @@ class Transfers:
         self, cursor: Place | None, limit: int, original_queue: str | None
     ) -> Reads[tuple[list[Delivery], Place | None]]:
         """Returns the dead letters that wait here, and the place to continue from, if there may be more."""
-        page, after = yield from self._store.browse(cursor, limit)
+        page, after = yield from browse(self._store, cursor, limit)
         return [delivery for delivery in page if _came_from(delivery, original_queue)], after
 
     def redrive(
@@ -172,17 +174,36 @@ class Transfers:
             before = self._pauses.get(target)
             self._pauses[target] = Pause(RESEND_SECONDS, now + RESEND_SECONDS) if before is None else before.longer(now)
 
-    def receive(self, source: str, number: int, items: Sequence[tuple[int, Item]]) -> Reads[bool]:
-        """Accepts a transfer of another queue; returns False if it was accepted before."""
+    def receive(
+        self, source: str, number: int, items: Sequence[tuple[int, Item]], now: float, *, forward: bool
+    ) -> Reads[bool]:
+        """Accepts a transfer of another queue; returns False if it was accepted before.
+
+        ``forward`` sends the items on to the first partition, from a partition that is no part of the queue.
+        """
         if not (yield from self._received.is_new(source, number)):
             return False
-        yield from self._store.append(items)  # never refused, as the other queue would keep them for ever
+        # Never refused, as the other queue would keep them for ever.
+        places = yield from self._store.append(items)
         self._counters["pushed"] += len(items)
+        if forward:
+            yield from self._forward(zip(places, items, strict=True), now)
         self.is_dead_letter_queue = self.is_dead_letter_queue or any(item.origin is not None for _, item in items)
         yield from self._received.remember(source, number)
         return True
 
+    def erase(self) -> None:
+        """Forgets what was received. What is being sent is sent: it belongs to other queues already."""
+        self._received.erase()
+        self.is_dead_letter_queue = False
+
     # Private
+
+    def _forward(self, received: Iterable[tuple[Place, tuple[int, Item]]], now: float) -> Reads[None]:
+        taken = [Delivered(place, 0, size=item.size) for place, (_, item) in received]
+        for entry in taken:
+            yield from self._store.withdraw(entry, keep=True)
+        self._store.in_flight.send(taken, self._queue, None, now)
 
     def _next_transfers(self, now: float) -> Iterable[Transfer]:
         """Yields the first transfer for each queue that is not paused."""

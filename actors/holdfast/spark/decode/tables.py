@@ -147,7 +147,8 @@ class Queues(QueueTable):
     states = (METADATA,)
 
     def tasks(self, address: Address, value: Any, owner: QueueReader) -> Iterator[Task]:
-        yield address, self._row(address, owner)
+        if not owner.deleted:
+            yield address, self._row(address, owner)
 
     def _row(self, address: Address, queue: QueueReader) -> KeyReads:
         totals = yield from _of(address, queue.totals())
