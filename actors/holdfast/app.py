@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.orchestration.boxes import Boxes
-from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, resolve_local_types
+from holdfast.orchestration.definitions import ACTIVITIES, Activity, Orchestration, definition_of, resolve_local_types
 from holdfast.orchestration.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     # Importing it takes half a second, which programs that only use the client should not wait for.
     from dapr.actor import Actor
 
     from holdfast.orchestration.boxes import Declaration
+    from holdfast.schedules.core.schedule import Overlap
 
 ActorClass = TypeVar("ActorClass", bound="type[Actor]")
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -88,6 +90,51 @@ class App:
             return function
 
         return register if function is None else register(function)
+
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every_seconds: int | None = None,
+        input: Any = None,  # noqa: A002
+        timezone: str = "UTC",
+        overlap: Overlap = "skip",
+        catch_up_seconds: int = 60,
+        jitter_seconds: int = 0,
+        tags: Mapping[str, str] | None = None,
+    ) -> Callable[[Function], Function]:
+        """Starts an orchestration at the times of a cron expression, or at an interval. Goes above its decorator.
+
+        The schedule has the name of the orchestration. A deploy changes its definition, and never whether it is paused;
+        a schedule that is no longer declared is paused.
+        """
+        given = {
+            "cron": cron,
+            "every_seconds": every_seconds,
+            "timezone": timezone,
+            "overlap": overlap,
+            "catch_up_seconds": catch_up_seconds,
+            "jitter_seconds": jitter_seconds,
+            "tags": None if tags is None else dict(tags),
+        }
+
+        def register(function: Function) -> Function:
+            definition = definition_of(function)
+            if not isinstance(definition, Orchestration):
+                raise TypeError("@app.schedule goes above @app.orchestration.")
+            sent = json.loads(definition.input.dump(input))
+            declared = {"orchestration": definition.name, "input": sent} | given
+            try:
+                from holdfast.schedules.api.requests import Put, check_schedule_name
+            except ModuleNotFoundError:
+                pass  # an installation of the client alone, which runs no schedules
+            else:
+                check_schedule_name(definition.name)
+                Put.parse(declared).definition()
+            self.registry.add_schedule(declared)
+            return function
+
+        return register
 
     @overload
     def activity(self, function: Function) -> Function: ...

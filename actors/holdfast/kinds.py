@@ -10,11 +10,21 @@ TENANT_INDEX_TYPE = "TenantIndexActor"
 RESCUER_TYPE = "RescuerActor"
 IDEMPOTENCY_TYPE = "IdempotencyActor"
 NOTIFIER_TYPE = "NotifierActor"
+SCHEDULE_TYPE = "ScheduleActor"
+SCHEDULE_INDEX_TYPE = "ScheduleIndexActor"
 
 #: The actor types that clients call directly.
 CLIENT_TYPES = frozenset({QUEUE_TYPE, ORCHESTRATION_TYPE, IDEMPOTENCY_TYPE})
 #: All actor types of Holdfast itself; any other one belongs to an app.
-OWN_TYPES = CLIENT_TYPES | {QUEUE_INDEX_TYPE, INSTANCE_INDEX_TYPE, TENANT_INDEX_TYPE, RESCUER_TYPE, NOTIFIER_TYPE}
+OWN_TYPES = CLIENT_TYPES | {
+    QUEUE_INDEX_TYPE,
+    INSTANCE_INDEX_TYPE,
+    TENANT_INDEX_TYPE,
+    RESCUER_TYPE,
+    NOTIFIER_TYPE,
+    SCHEDULE_TYPE,
+    SCHEDULE_INDEX_TYPE,
+}
 
 #: Of a queue: what it knows of itself and of its segments, and its configuration.
 METADATA = "metadata"

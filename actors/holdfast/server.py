@@ -43,6 +43,7 @@ from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues.routes import Queues
 from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.gateway.routing import Endpoints, PrefixRouter
+from holdfast.gateway.schedules import Schedules
 from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.index.instance_index import InstanceIndexActor
@@ -55,6 +56,9 @@ from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.garbage_collection import GarbageCollection, PythonCollector, is_incremental
 from holdfast.runtime.in_process.host import InProcessHost
 from holdfast.runtime.notifier import NotifierActor
+from holdfast.schedules.actor import schedule_actor
+from holdfast.schedules.declarations import Declarations
+from holdfast.schedules.index import ScheduleIndexActor
 from holdfast.worker.local_source import LocalWorkSource
 from holdfast.worker.thread_exit import leave_tasks
 from holdfast.worker.worker import Worker
@@ -84,6 +88,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
     TenantIndexActor,
     RescuerActor,
     IdempotencyActor,
+    ScheduleIndexActor,
 )
 
 # How long a graceful stop waits for loaded instances to save which outbox entries were delivered.
@@ -144,8 +149,9 @@ def create_gateway(
     orchestrations = Orchestrations(host.client)
     lists = OrchestrationLists(host.client)
     idempotency = Idempotency(host.client, quotas)
+    schedules = Schedules(host.client)
     audit = AuditLog()
-    routes = (queues, orchestrations, lists, idempotency)
+    routes = (queues, orchestrations, lists, idempotency, schedules)
     endpoints = Endpoints([endpoint for part in routes for endpoint in part.endpoints()], audit)
     openapi.install(app, endpoints)
     sidecar_roots = () if host.sidecar_app is None else _SIDECAR_ROOTS
@@ -222,7 +228,7 @@ async def serve(
     if gateway.sidecar is not None:
         gateway.sidecar.metadata.address, gateway.sidecar.metadata.port = listener.getsockname()[:2]
     registry = Registry.of(app.registry for app in apps)
-    own = (*OWN_ACTORS, orchestration_actor(registry))
+    own = (*OWN_ACTORS, orchestration_actor(registry), schedule_actor(registry))
     for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):
         await host.register(actor_class)
     await host.start()
@@ -231,6 +237,7 @@ async def serve(
     background = [
         _begin("event loop probe", probe.run()),
         _begin("instance recheck", Recheck(host.client).run()),
+        _begin("declared schedules", Declarations(host.client, registry).run()),
     ]
     if not is_incremental():
         background.append(_begin("garbage collection", GarbageCollection(host.release_idle, PythonCollector()).run()))

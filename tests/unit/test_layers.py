@@ -39,6 +39,8 @@ LAYERS = (
     ("holdfast.orchestration.reader", "holdfast.orchestration.index"),
     ("holdfast.orchestration.recovery",),
     ("holdfast.orchestration.actor",),
+    ("holdfast.schedules.core",),
+    ("holdfast.schedules",),
     ("holdfast.app", "holdfast.client"),
     ("holdfast.worker",),
     ("holdfast.gateway",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.orchestration.runaways import Runaways
 
@@ -23,6 +23,7 @@ class Registry:
         #: Versions in the order of declaration: a start without a version uses the last.
         self._orchestrations: dict[str, dict[str, Orchestration]] = {}
         self._activities: dict[str, Activity] = {}
+        self._schedules: dict[str, dict[str, Any]] = {}
         #: Orchestrations whose code did not yield in this process.
         self.runaways = Runaways()
 
@@ -35,6 +36,8 @@ class Registry:
                 merged.add_orchestration(orchestration)
             for activity in registry.activities:
                 merged.add_activity(activity)
+            for schedule in registry.schedules:
+                merged.add_schedule(schedule)
         return merged
 
     @property
@@ -44,6 +47,16 @@ class Registry:
     @property
     def activities(self) -> list[Activity]:
         return list(self._activities.values())
+
+    @property
+    def schedules(self) -> list[dict[str, Any]]:
+        """The declared schedules, as requests to schedules of the same name as their orchestration."""
+        return list(self._schedules.values())
+
+    def add_schedule(self, schedule: dict[str, Any]) -> None:
+        name = schedule["orchestration"]
+        if self._schedules.setdefault(name, schedule) is not schedule:
+            raise ValueError(f"two schedules are declared for the orchestration {name}")
 
     def add_orchestration(self, orchestration: Orchestration) -> None:
         if orchestration.version == LATEST:

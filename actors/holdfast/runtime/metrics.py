@@ -48,6 +48,12 @@ class Metrics:
             "Instances in this process that are BLOCKED: the deployed code cannot continue them.",
             registry=self.registry,
         )
+        self.schedule_ticks = Counter(
+            "holdfast_schedule_ticks_total",
+            "Ticks of schedules: started an instance, skipped because of the last one, or missed.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.activities = Histogram(
             "holdfast_activity_latency_seconds",
             "Time from scheduling an activity until its instance has the outcome.",

@@ -1,0 +1,96 @@
+"""The REST endpoints of schedules."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.errors import HoldfastError
+from holdfast.gateway.auth.principal import Role
+from holdfast.gateway.openapi import schedules as documents
+from holdfast.gateway.query_params import INTEGER
+from holdfast.gateway.routing import Accepted, Endpoint
+from holdfast.kinds import SCHEDULE_INDEX_TYPE, SCHEDULE_TYPE
+from holdfast.names import qualify
+from holdfast.runtime.serialization import dump, load
+from holdfast.schedules.api.requests import MAX_NAME, check_schedule_name
+from holdfast.schedules.index import index_of
+from holdfast.wire.errors import raise_for_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from holdfast.gateway.http_request import HttpRequest
+    from holdfast.runtime.contract import HostClient
+
+Answer = dict[str, Any]
+
+
+class ListQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=100), INTEGER] = 50
+    cursor: Annotated[str, Field(max_length=MAX_NAME, description="next_cursor of the previous page.")] = ""
+
+
+class Schedules:
+    """The handlers of the schedule endpoints."""
+
+    def __init__(self, client: HostClient) -> None:
+        self._client = client
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        one = "/schedules/{name}"
+        return [
+            Endpoint("GET", "/schedules", self.list, documents.listed(ListQuery), Role.READER, bulky=True),
+            Endpoint("PUT", one, self._sending("Put", body=True), documents.PUT, Role.OPERATOR),
+            Endpoint("GET", one, self._sending("Get"), documents.GET, Role.READER),
+            Endpoint("DELETE", one, self._accepting("Delete"), documents.DELETE, Role.OPERATOR),
+            Endpoint("POST", f"{one}/pause", self._accepting("Pause"), documents.PAUSE, Role.OPERATOR),
+            Endpoint("POST", f"{one}/resume", self._accepting("Resume"), documents.RESUME, Role.OPERATOR),
+            Endpoint("POST", f"{one}/trigger", self._accepting("Trigger"), documents.TRIGGER, Role.OPERATOR),
+            Endpoint(
+                "POST", f"{one}/backfill", self._accepting("Backfill", body=True), documents.BACKFILL, Role.OPERATOR
+            ),
+        ]
+
+    async def list(self, call: HttpRequest) -> Answer:
+        query, tenant = call.query(ListQuery), call.caller.tenant
+        asked = dump({"after": query.cursor, "limit": query.limit + 1})
+        names = load(await self._client.invoke_method(SCHEDULE_INDEX_TYPE, index_of(tenant), "List", asked))
+        page = names[: query.limit]
+        found = await asyncio.gather(*(self._find(qualify(tenant, name)) for name in page))
+        answer: Answer = {"schedules": [one for one in found if one is not None]}
+        return answer | {"next_cursor": page[-1]} if len(names) > query.limit else answer
+
+    async def _find(self, address: str) -> Answer | None:
+        """Returns a schedule; None if it has just been deleted."""
+        try:
+            return await self._ask(address, "Get", None)
+        except HoldfastError as error:
+            if error.status >= 500:
+                raise
+            return None
+
+    def _sending(self, method: str, *, body: bool = False) -> Callable[[HttpRequest], Awaitable[Answer]]:
+        async def send(call: HttpRequest) -> Answer:
+            address = qualify(call.caller.tenant, check_schedule_name(call.parameters[0]))
+            data = (await call.json_object())[1] if body else None
+            return await self._ask(address, method, data)
+
+        return send
+
+    def _accepting(self, method: str, *, body: bool = False) -> Callable[[HttpRequest], Awaitable[Answer]]:
+        send = self._sending(method, body=body)
+
+        async def accept(call: HttpRequest) -> Answer:
+            return Accepted(await send(call))
+
+        return accept
+
+    async def _ask(self, address: str, method: str, data: Any) -> Answer:
+        body = b"" if data is None else dump(data)
+        answer: Answer = load(await self._client.invoke_method(SCHEDULE_TYPE, address, method, body))
+        return raise_for_refusal(answer)

@@ -1,0 +1,1 @@
+"""The interface, requests and replies of a schedule."""

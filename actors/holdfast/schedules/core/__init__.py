@@ -1,0 +1,1 @@
+"""The schedule as a pure state machine, without I/O or clock."""

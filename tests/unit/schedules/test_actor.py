@@ -1,0 +1,248 @@
+"""Schedules on the simulated host: on a clock that jumps, with crashes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import App, Context
+from holdfast.errors import HoldfastError
+from holdfast.kinds import ORCHESTRATION_TYPE, SCHEDULE_INDEX_TYPE, SCHEDULE_TYPE
+from holdfast.orchestration.actor.actor import orchestration_actor
+from holdfast.orchestration.index.instance_index import InstanceIndexActor
+from holdfast.orchestration.index.tenant_index import TenantIndexActor
+from holdfast.orchestration.recovery.rescuer import RescuerActor
+from holdfast.runtime.in_process import reminders
+from holdfast.runtime.notifier import NotifierActor
+from holdfast.runtime.simulated import Faults, VirtualTimeLoop
+from holdfast.schedules.actor import schedule_actor
+from holdfast.schedules.core.ticks import Timetable
+from holdfast.schedules.declarations import Declarations
+from holdfast.schedules.index import ScheduleIndexActor, index_of
+from tests.support.simulated import ActorStage, on_simulated_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dapr.actor import Actor
+
+app = App()
+
+#: How often the code of an instance began, by its id.
+begun: Counter[str] = Counter()
+
+
+@app.orchestration
+async def report(ctx: Context, number: int = 0) -> int:
+    if not ctx.is_replaying:
+        begun[ctx.instance_id] += 1
+    return number
+
+
+@app.orchestration
+async def endless(ctx: Context) -> None:
+    await ctx.event("stop")
+
+
+class Stage(ActorStage):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        begun.clear()
+
+    def actors(self) -> Iterable[type[Actor]]:
+        made = (schedule_actor(app.registry), orchestration_actor(app.registry))
+        return (*made, ScheduleIndexActor, InstanceIndexActor, TenantIndexActor, RescuerActor, NotifierActor)
+
+    @property
+    def now(self) -> float:
+        return self.host.now()
+
+    async def ask(self, method: str, name: str = "s", **data: Any) -> Any:
+        return await self.invoke(SCHEDULE_TYPE, name, method, data or None)
+
+    async def put(self, **given: Any) -> Any:
+        return await self.ask("Put", **({"orchestration": "report", "every_seconds": 60} | given))
+
+    async def instance(self, instance_id: str) -> Any:
+        return await self.invoke(ORCHESTRATION_TYPE, instance_id, "Status")
+
+    async def listed(self) -> Any:
+        return await self.invoke(SCHEDULE_INDEX_TYPE, index_of("default"), "List", {"limit": 100})
+
+
+on_stage = on_simulated_host(Stage)
+
+
+@on_stage
+async def test_ticks_start_instances(stage: Stage) -> None:
+    made = await stage.put(input=7)
+    assert [made["missed"], made["last"], len(made["next_at"])] == [0, [], 5]
+    await asyncio.sleep(181)
+    found = await stage.ask("Get")
+    assert [result["status"] for result in found["last"]] == ["COMPLETED"] * 3
+    instance = await stage.instance(found["last"][0]["instance_id"])
+    assert (instance["output"], found["missed"]) == (7, 0)
+
+
+@on_stage
+async def test_a_tick_waits_for_the_end_of_the_last(stage: Stage) -> None:
+    await stage.put(orchestration="endless", overlap="buffer_one")
+    await asyncio.sleep(185)
+    [skipped, running] = (await stage.ask("Get"))["last"]
+    assert skipped["skipped"]
+    await stage.invoke(ORCHESTRATION_TYPE, running["instance_id"], "RaiseEvent", {"name": "stop", "data": None})
+    await asyncio.sleep(15)
+    last = (await stage.ask("Get"))["last"]
+    assert [result.get("status") for result in last] == ["RUNNING", None, "COMPLETED"]
+
+
+@on_stage
+async def test_an_overlapping_tick_cancels_the_last(stage: Stage) -> None:
+    await stage.put(orchestration="endless", overlap="cancel_previous")
+    await asyncio.sleep(125)
+    assert [result["status"] for result in (await stage.ask("Get"))["last"]] == ["RUNNING", "CANCELLED"]
+
+
+@on_stage
+async def test_a_pause_a_trigger_and_a_backfill(stage: Stage) -> None:
+    await stage.put(paused=True)
+    await asyncio.sleep(130)
+    assert (await stage.ask("Get"))["last"] == []
+    triggered = (await stage.ask("Trigger"))["instance_id"]
+    assert triggered.startswith("s-manual-")
+    since = datetime.fromtimestamp(stage.now - 120, UTC).isoformat()
+    until = datetime.fromtimestamp(stage.now, UTC).isoformat()
+    assert (await stage.ask("Backfill", **{"from": since, "to": until}))["ticks"] == 2
+    await asyncio.sleep(1)
+    assert (await stage.instance(triggered))["status"] == "COMPLETED"
+    assert sorted(begun.values()) == [1, 1, 1]
+    await stage.ask("Resume")
+    await asyncio.sleep(61)
+    assert len((await stage.ask("Get"))["last"]) == 1
+
+
+@on_stage
+async def test_a_deleted_schedule_is_gone_from_the_list_and_starts_nothing(stage: Stage) -> None:
+    await stage.put()
+    await asyncio.sleep(1)
+    assert await stage.listed() == ["s"]
+    assert (await stage.ask("Delete"))["success"]
+    await asyncio.sleep(120)
+    assert await stage.listed() == []
+    assert (await stage.ask("Get"))["error_code"] == "NOT_FOUND"
+    assert not begun
+    await stage.put()
+    await asyncio.sleep(61)
+    assert len(begun) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"cron": "0 6 * * *"}, "INVALID_REQUEST"),
+        ({"every_seconds": None}, "INVALID_REQUEST"),
+        ({"every_seconds": 0}, "INVALID_REQUEST"),
+        ({"every_seconds": 1.5}, "INVALID_REQUEST"),
+        ({"every_seconds": None, "cron": "every day"}, "INVALID_REQUEST"),
+        ({"timezone": "Mars/Olympus"}, "INVALID_REQUEST"),
+        ({"overlap": "never"}, "INVALID_REQUEST"),
+        ({"orchestration": "unknown"}, "NOT_FOUND"),
+        ({"input": "seven"}, "INVALID_REQUEST"),
+        ({"starts_at": "tomorrow"}, "INVALID_REQUEST"),
+        ({"starts_at": "2026-01-02T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"}, "INVALID_REQUEST"),
+        ({"colour": "red"}, "INVALID_REQUEST"),
+    ],
+)
+def test_a_wrong_definition_is_refused_and_leaves_the_old_one(given: dict[str, Any], code: str) -> None:
+    @on_stage
+    async def test(stage: Stage) -> None:
+        before = await stage.put()
+        assert (await stage.put(**given))["error_code"] == code
+        assert await stage.ask("Get") == before
+
+    test()
+
+
+@on_stage
+async def test_declared_schedules_follow_the_code(stage: Stage) -> None:
+    first, second = App(), App()
+    for code in (first, second):
+        code.orchestration(report)
+    first.schedule(every_seconds=60, input=1)(report)
+    await Declarations(stage.host.client, first.registry).run()
+    found = await stage.ask("Get", "report")
+    assert (found["declared"], found["every_seconds"], found["paused"]) == (True, 60, False)
+    await asyncio.sleep(1)
+    await stage.ask("Pause", "report")
+    changed = App()
+    changed.orchestration(report)
+    changed.schedule("0 6 * * *")(report)
+    await Declarations(stage.host.client, changed.registry).run()
+    found = await stage.ask("Get", "report")
+    assert (found["cron"], found["paused"], "paused_reason" in found) == ("0 6 * * *", True, False)
+    await stage.ask("Resume", "report")
+    await Declarations(stage.host.client, second.registry).run()
+    found = await stage.ask("Get", "report")
+    assert (found["paused"], "no longer declares" in found["paused_reason"]) == (True, True)
+    await Declarations(stage.host.client, first.registry).run()
+    assert not (await stage.ask("Get", "report"))["paused"]
+
+
+def test_wrong_declarations_fail_where_they_are_made() -> None:
+    code = App()
+    code.orchestration(report)
+    with pytest.raises(HoldfastError, match="cron"):
+        code.schedule("every day")(report)
+    with pytest.raises(TypeError, match="above"):
+        code.schedule("0 6 * * *")(lambda ctx: None)
+
+
+DAYS = 60
+CRON = "30 2 * * *"
+
+
+@pytest.mark.parametrize(("zone", "seed"), [("Europe/Berlin", 1), ("Australia/Lord_Howe", 2)])
+def test_each_tick_starts_once_whatever_crashes(zone: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The host looks for reminders of other processes so often.
+    monkeypatch.setattr(reminders, "LONGEST_WAIT", 3600.0)
+    faults = Faults(
+        crash_before_save=0.02, crash_after_save=0.02, save_fails=0.02, reminder_twice=0.1, reminder_late=0.1
+    )
+
+    async def run() -> None:
+        stage = Stage(seed=seed, faults=faults)
+        await stage.start()
+        created = None
+        end = stage.now + DAYS * 86400
+
+        async def alive() -> None:
+            if stage.host.crashed.is_set():
+                await stage.restart()
+
+        while created is None:
+            await alive()
+            try:
+                answer = await stage.put(
+                    every_seconds=None, cron=CRON, timezone=zone, catch_up_seconds=3600, overlap="allow"
+                )
+                created = datetime.fromisoformat(answer["created_at"]).timestamp()
+            except (HoldfastError, asyncio.CancelledError):
+                pass
+        while stage.now < end:
+            stopped = asyncio.ensure_future(stage.host.crashed.wait())
+            await asyncio.wait({stopped}, timeout=end - stage.now)
+            stopped.cancel()
+            await alive()
+        stage.host.faults = Faults()
+        await asyncio.sleep(120)
+        ticks = takewhile(lambda tick: tick <= end, Timetable(CRON, None, zone, created).after(created))
+        expected = {f"s-{datetime.fromtimestamp(tick, UTC):%Y%m%dT%H%M%SZ}" for tick in ticks}
+        assert set(begun) == expected
+        await stage.stop()
+
+    VirtualTimeLoop.run(run())
