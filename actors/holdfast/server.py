@@ -246,7 +246,7 @@ async def serve(
     if token_file is not None:
         background.append(_begin("token file watcher", token_file.watch()))
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_file.look_now)
-    protocol = with_deadlines(body_timeout, gateway.audit)
+    protocol = with_deadlines(body_timeout, gateway.audit, lambda: _where_grpc_is(gateway, grpc))
     config = uvicorn.Config(
         gateway.app,
         http=protocol,
@@ -291,6 +291,14 @@ async def serve(
             await grpc.stop(0.0)
         await host.stop()
     leave_tasks()
+
+
+def _where_grpc_is(gateway: Gateway, grpc: GrpcServer | None) -> str:
+    if gateway.sidecar is None:
+        return "gRPC is served by daprd, at DAPR_GRPC_PORT."
+    if grpc is None:
+        return "gRPC is off: start the server with --grpc-port."
+    return f"gRPC is served at port {grpc.port}: set DAPR_GRPC_PORT to it."
 
 
 async def _either(task: asyncio.Task[None], event: asyncio.Event) -> None:

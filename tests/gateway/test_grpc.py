@@ -201,6 +201,21 @@ async def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
             assert b'"items":[1]' in answer.data.value
 
 
+async def test_grpc_to_the_http_port_is_told_where_grpc_is(server: GrpcServer) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as wrong:
+        for _ in range(3):
+            _, details = await code_of(api_service_v1.DaprStub(wrong).GetMetadata(api_v1.GetMetadataRequest()))
+            sentence = f"gRPC is served at port {server.grpc_port}: set DAPR_GRPC_PORT to it."
+            assert sentence in details
+    assert server.logged().count("spoke HTTP/2") == 1
+
+
+async def test_and_that_it_is_off(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server, grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as wrong:
+        _, details = await code_of(api_service_v1.DaprStub(wrong).GetMetadata(api_v1.GetMetadataRequest()))
+        assert "gRPC is off: start the server with --grpc-port." in details
+
+
 def refused(folder: Path, *options: str) -> str:
     """What the server says that does not start."""
     command = [Path(sys.executable).with_name("holdfast"), "serve", "--port", "0", "--data", str(folder / "data")]

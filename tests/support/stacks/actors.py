@@ -114,6 +114,9 @@ class Keeper(DurableActor, ActorInterface):
     async def echo(self, value: Any) -> Any:
         return value
 
+    async def nothing(self) -> None:
+        """Takes no argument, and returns nothing."""
+
 
 class Ledger(DurableActor, ActorInterface):
     """Writes one number into several keys: they are never seen to differ."""

@@ -113,7 +113,10 @@ class ServedStack(Stack):
         """Status, headers and body of a request to the sidecar's port; the path is sent as it is."""
         assert self._session is not None
         url = URL(f"http://127.0.0.1:{self.api_port}{path}", encoded=True)
-        async with self._session.request(verb, url, data=body, headers=CIMultiDict(headers)) as response:
+        request = self._session.request(
+            verb, url, data=body, headers=CIMultiDict(headers), skip_auto_headers=["Content-Type"]
+        )
+        async with request as response:
             return response.status, response.headers, await response.read()
 
     async def call(self, actor_type: str, actor_id: str, method: str, data: Any = ABSENT) -> Any:

@@ -100,6 +100,12 @@ def test_a_batch_that_is_odd_is_looked_into_too(caplog: pytest.LogCaptureFixture
     assert told(caplog, "POST", f"{QUEUE}/method/Batch", {"calls": calls}) == [("method/{method}", "Purge", 200)]
 
 
+def test_a_batch_in_an_array_is_looked_into_too(caplog: pytest.LogCaptureFixture) -> None:
+    assert told(caplog, "POST", f"{QUEUE}/method/Batch", [{"calls": [{"method": "Purge"}]}]) == [
+        ("method/{method}", "Purge", 200)
+    ]
+
+
 @pytest.mark.parametrize(
     ("method", "body"),
     [("Pop", None), ("Push", {"item": "Purge"}), ("Batch", {"calls": [{"method": "Pop"}]}), ("Batch", ["Purge"])],

@@ -13,6 +13,7 @@ from holdfast.gateway.dapr_api.bodies import read_body
 from holdfast.gateway.dapr_api.operations import ActorOperations, check_actor, decode, decode_times
 from holdfast.gateway.middleware.access import INVOKED
 from holdfast.gateway.middleware.body_limits import MAX_CALL
+from holdfast.runtime.arguments import without_nothing
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class ActorApi:
                 raise ApiError(405, "ERR_METHOD_NOT_ALLOWED", message, "UNIMPLEMENTED")
             case [kind, actor, "method", method] if verb in ("POST", "PUT", "DELETE"):
                 body = await read_body(receive)
-                return 200, await self._actors.invoke(scope[CALLER], verb, _METHOD_ROUTE, (kind, actor, method), body)
+                answer = await self._actors.invoke(scope[CALLER], verb, _METHOD_ROUTE, (kind, actor, method), body)
+                return 200, without_nothing(answer, plain=not body and not _has_content_type(scope))
             case [kind, actor, "state"] if verb in ("POST", "PUT"):
                 check_actor(kind, actor)
                 await self._actors.transact(kind, actor, decode(await read_body(receive, MAX_CALL)))
@@ -116,6 +118,10 @@ class ActorApi:
         else:
             self._actors.register_timer(*target, decode_times(await read_body(receive, MAX_CALL)))
         return 204, b""
+
+
+def _has_content_type(scope: Scope) -> bool:
+    return any(name == b"content-type" for name, _ in scope["headers"])
 
 
 def _shown(reminder: Reminder) -> bytes:

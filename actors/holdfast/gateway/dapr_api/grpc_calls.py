@@ -14,6 +14,7 @@ from holdfast.gateway.dapr_api.metadata import MAX_KEY
 from holdfast.gateway.dapr_api.operations import check_actor
 from holdfast.gateway.middleware.access import GRPC_API
 from holdfast.runtime.actor_api.durations import go_duration
+from holdfast.runtime.arguments import without_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 # The word for this protocol in the audit log.
 _VERB = "GRPC"
-_NULL = b"null"
 
 
 class GrpcCalls:
@@ -56,10 +56,7 @@ class GrpcCalls:
     async def InvokeActor(self, request: Any, caller: Caller) -> Message:
         target = (request.actor_type, request.actor_id, request.method)
         answer = await self._actors.invoke(caller, _VERB, f"{GRPC_API}InvokeActor", target, request.data)
-        if answer == _NULL and not request.data:
-            # The method returns nothing. Clients that pass no argument expect no JSON either.
-            answer = b""
-        return api_v1.InvokeActorResponse(data=answer)
+        return api_v1.InvokeActorResponse(data=without_nothing(answer, plain=not request.data))
 
     async def GetActorState(self, request: Any, caller: Caller) -> Message:
         check_actor(request.actor_type, request.actor_id)

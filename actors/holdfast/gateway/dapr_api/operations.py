@@ -28,6 +28,7 @@ from holdfast.names import check_address
 from holdfast.pushpop.api.replies import refused
 from holdfast.runtime.actor_api.errors import error_body
 from holdfast.runtime.actor_api.shapes import Malformed
+from holdfast.runtime.arguments import argument_of
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.in_process.host import SEPARATOR
 from holdfast.runtime.in_process.transactions import check_shape, parse_transaction
@@ -195,11 +196,12 @@ def decode_times(body: bytes) -> dict[str, Any]:
 async def _checked(kind: str, method: str, body: bytes) -> bytes:
     """Returns the body to call the actor with. Raises InvalidRequest or TooLarge."""
     if len(body) > MAX_CALL and (kind, method) == (QUEUE_TYPE, "Push"):
-        return (await read_push(body))[0]
+        return (await read_push(argument_of(kind, body)))[0]
     if len(body) > (most := _max_call(kind, method)):
         raise too_large(most)
     if kind in OWN_TYPES:
         check_number_of_containers(body)
+    body = argument_of(kind, body)
     check_depth(body)
     return body
 

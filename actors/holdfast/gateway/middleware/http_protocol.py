@@ -13,11 +13,12 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from holdfast.errors import HoldfastError, HostStopping, InvalidRequest, TooLarge, TooSlow
 from holdfast.gateway.auth.principal import CALLER, NOBODY
 from holdfast.gateway.error_responses import error_response
+from holdfast.gateway.middleware.http2_hint import PREFACE, Http2Hint, Http2Refusal
 from holdfast.gateway.middleware.write_buffers import WriteBuffers
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,15 +31,23 @@ MAX_HEADERS = 100
 MAX_FRAMING = 1024 * 1024
 #: How long an incomplete request may take to arrive once the server is stopping.
 STOP_SECONDS = 1.0
+#: How long a connection of a client that speaks HTTP/2 may last. It has its answer at once.
+HTTP2_SECONDS = 5.0
+# Of the preface: the first line, which a request could not have.
+_ENOUGH = 16
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 
 
-def with_deadlines(seconds: float, log: AuditLog) -> type[DeadlineProtocol]:
-    """Returns the protocol class for uvicorn's ``http``: a request must arrive within ``seconds`` of its first byte."""
+def with_deadlines(seconds: float, log: AuditLog, where_grpc_is: Callable[[], str]) -> type[DeadlineProtocol]:
+    """Returns the protocol class for uvicorn's ``http``: a request must arrive within ``seconds`` of its first byte.
+
+    ``where_grpc_is`` returns a sentence for clients that speak HTTP/2.
+    """
 
     class OfThisServer(DeadlineProtocol):
         arrival_timeout = seconds
         audit = log
+        http2 = Http2Hint(where_grpc_is)
         buffers = WriteBuffers()
 
     return OfThisServer
@@ -50,6 +59,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     arrival_timeout: float
     audit: AuditLog
     buffers: WriteBuffers
+    http2: Http2Hint
     stopping = False
 
     @classmethod
@@ -65,6 +75,9 @@ class DeadlineProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._deadline: asyncio.TimerHandle | None = None
+        # Whether nothing was received yet.
+        self._fresh = True
+        self._http2: Http2Refusal | None = None
         self._arriving = False
         self._in_head = False
         # Bytes of the request that is arriving: received before, received now, and how many of them are its body.
@@ -87,6 +100,14 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._fresh:
+            self._fresh = False
+            if data.startswith(PREFACE[:_ENOUGH]):
+                self._refuse_http2(data)
+                return
+        elif self._http2 is not None:
+            self._reply_to_http2(data)
+            return
         self._piece = len(data)
         super().data_received(data)
         # Hot path: a small request arrives in one piece, and its answer is still to come.
@@ -176,6 +197,21 @@ class DeadlineProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     # Refused requests
+
+    def _refuse_http2(self, data: bytes) -> None:
+        self._http2 = self.http2.connect(self.client[0] if self.client else "a Unix socket")
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(HTTP2_SECONDS, self.timeout_keep_alive_handler)
+        self._reply_to_http2(data)
+
+    def _reply_to_http2(self, data: bytes) -> None:
+        assert self._http2 is not None
+        if self.transport.is_closing():
+            return
+        try:
+            self.transport.write(self._http2.receive(data))
+        except ValueError:
+            self.send_400_response("")
 
     def send_400_response(self, msg: str) -> None:
         # uvicorn's version sends plain text.

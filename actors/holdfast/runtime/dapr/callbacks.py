@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from holdfast.errors import Forbidden, InvalidRequest, NotTheSidecar, Unauthorized
 from holdfast.runtime.actor_api.errors import error_body
+from holdfast.runtime.arguments import argument_of, without_nothing
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.dapr.admission import PROOF_HEADER
 from holdfast.runtime.dapr.app_id_conflicts import SIGNATURE_HEADER
@@ -93,12 +94,14 @@ class Callbacks(DaprActor):
         return Response()
 
     async def _method(self, request: Request) -> Response:
-        address, name, body = _address(request), request.path_params["name"], await request.body()
+        address, name, sent = _address(request), request.path_params["name"], await request.body()
         call_id = request.headers.get(CALL_ID_HEADER, "")
         proof = request.headers.get(PROOF_HEADER, "")
-        is_ours = self._host.client.proofs.prove(proof, address, name, call_id, body)
+        is_ours = self._host.client.proofs.prove(proof, address, name, call_id, sent)
+        body = sent
         if not is_ours:
             self._host.admission.check(address, name, request.headers)
+            body = argument_of(address.type, sent)
         if not self._host.admission.knows(address.type):
             # Holdfast's own actors reject it themselves, with a reply that an actor proxy understands.
             check_depth(body)
@@ -108,6 +111,8 @@ class Callbacks(DaprActor):
             )
         else:
             result = await self._host.call(address, name, body)
+        if not is_ours:
+            result = without_nothing(result, plain=not sent and "content-type" not in request.headers)
         return Response(result, media_type=_JSON, headers={SIGNATURE_HEADER: self._host.app_id})
 
     async def _reminder(self, request: Request) -> Response:

@@ -17,5 +17,7 @@ def mark(timer: bytes, activation_id: str) -> bytes:
 def unmark(body: bytes) -> tuple[bytes, str]:
     """Returns the body of a fired timer as the SDK expects it, and the activation id, if it was marked."""
     fired = load(body)
+    # daprd leaves out the data of a timer without any, which the SDK (1.18.3) requires.
+    fired.setdefault("data", None)
     fired["callback"], _, activation_id = str(fired.get("callback", "")).partition(_MARK)
     return dump(fired), activation_id
