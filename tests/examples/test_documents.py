@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from holdfast import App, Client, Context
 from holdfast.client import Idempotency
+from holdfast.local.ports import free_port
 from holdfast.testing import TestEnvironment
 from tests.support.checkout import ROOT
 from tests.support.server import Server
@@ -18,8 +22,6 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from holdfast.client import Message
 
@@ -155,3 +157,30 @@ async def test_messages_that_are_handled_once(tmp_path: Path) -> None:
             consuming.cancel()
             await asyncio.wait({consuming})
     assert handled == [17]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+async def test_calls_with_the_sdk(tmp_path: Path, protocol: str) -> None:
+    """Each is a program of its own: the SDK keeps its settings for the whole process."""
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/dapr.md").read_text("utf-8"), re.DOTALL)
+    said = []
+    grpc_port = free_port()
+    async with Server(tmp_path, "--grpc-port", str(grpc_port)) as server:
+        environment = {
+            **os.environ,
+            "DAPR_HTTP_PORT": str(server.port),
+            "DAPR_GRPC_PORT": str(grpc_port),
+            "DAPR_API_METHOD_INVOCATION_PROTOCOL": protocol,
+        }
+        for program in programs:
+            run = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", program), env=environment, stdout=asyncio.subprocess.PIPE
+            )
+            output, _ = await asyncio.wait_for(run.communicate(), 60)
+            assert run.returncode == 0
+            said.append(output.decode().strip())
+    assert said == [
+        "[{'task_id': 123}]",
+        "[{'task_id': 124}]",
+        "[{'every': '5m', 'at': '2026-01-01T00:00:00Z'}]",
+    ]
