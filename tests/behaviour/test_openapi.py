@@ -67,7 +67,7 @@ async def test_every_call_is_described_with_an_example_of_each_answer(server: Se
     queue, one = "/queue/{queue}", "/orchestrations/{instance_id}"
     assert described.keys() >= {
         *(f"POST {queue}/{call}" for call in ("push", "pop", "acknowledge", "abandon", "extend-lock", "dead-letter")),
-        *(f"POST {queue}/{call}" for call in ("complete", "redrive", "work")),
+        *(f"POST {queue}/{call}" for call in ("complete", "redrive", "dead-letters/delete", "work")),
         *(f"POST {queue}/in-flight/{{lock_id_prefix}}/{call}" for call in ("requeue", "extend")),
         *(f"GET {queue}{view}" for view in ("", "/peek", "/in-flight", "/dead-letters", "/config")),
         *(f"PUT {queue}/config", "GET /queues"),

@@ -307,3 +307,24 @@ def test_a_queue_is_deleted_when_it_is_empty_or_by_force(holdfast: Command, name
     again = holdfast.queue("delete", name, typed="y\n")
     assert (again.code, again.output) == (0, f"{name} deleted\n")
     assert name not in [queue["queue"] for queue in holdfast.queue("list", "--json").json()["queues"]]
+
+
+def test_dead_letters_are_redriven_and_deleted_by_what_they_say(holdfast: Command, name: str) -> None:
+    holdfast.queue("config", name, "max_deliveries=1")
+    for item, error in (("1", "timed out"), ("2", "not an order"), ("3", "not an order")):
+        holdfast.queue("push", name, item)
+        taken = holdfast.queue("pop", name, "--ack", "--json").json()
+        holdfast.queue("abandon", name, taken["lock_id"], "--error", error)
+    redriven = holdfast.queue("redrive", name, "--error-contains", "timed out")
+    assert (redriven.code, redriven.output) == (0, "1 dead letter redriven\n")
+    asked = holdfast.queue("delete-dead-letters", name, typed="n\n")
+    assert asked.code == 1
+    assert f"Delete ALL dead letters of {name} for good?" in asked.error
+    none = holdfast.queue("delete-dead-letters", name, "--before", "2001-01-01", "--yes", "--json")
+    assert none.json() == {"success": True, "deleted": 0}
+    some = holdfast.queue("delete-dead-letters", name, "--reason", "max_deliveries", "--max", "1", "--yes")
+    assert (some.code, some.output) == (0, "1 dead letter deleted\n")
+    wrong = holdfast.queue("delete-dead-letters", name, "--before", "yesterday", "--yes")
+    assert wrong.code != 0
+    assert "filter.before" in wrong.error
+    assert holdfast.queue("delete-dead-letters", name, "--yes").output == "1 dead letter deleted\n"

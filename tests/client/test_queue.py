@@ -230,3 +230,23 @@ async def test_a_queue_is_deleted(client: Client, queue: Queue) -> None:
     assert (await queue.config())["max_locks"] == 1
     assert queue.name not in [listed.queue async for listed in client.queues()]
     assert await queue.delete() == 0
+
+
+async def test_dead_letters_are_redriven_and_deleted_by_filter(queue: Queue) -> None:
+    await queue.set_config(max_deliveries=1, max_locks=10)
+    for error in ("TimeoutError: x", "ValueError: y", "ValueError: z"):
+        await queue.push(error)
+        with pytest.raises(RuntimeError):
+            async with queue.lock():
+                raise RuntimeError(error)
+
+    async def all_there() -> bool:
+        return len([letter async for letter in queue.dead_letters()]) == 3
+
+    await eventually(all_there)
+    now = datetime.now(UTC)
+    assert await queue.redrive(reason="max_deliveries", error_contains="Timeout") == 1
+    assert await queue.delete_dead_letters(before=now - timedelta(days=1)) == 0
+    assert await queue.delete_dead_letters(error_contains="ValueError", limit=1) == 1
+    assert [letter.item async for letter in queue.dead_letters()] == ["ValueError: z"]
+    assert await queue.delete_dead_letters() == 1

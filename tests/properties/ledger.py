@@ -317,7 +317,7 @@ class Ledger:
         if call.unheard:
             self._unheard_calls.setdefault(call.actor, []).append(call)
         match method:
-            case "Purge":
+            case "Purge" | "DeleteDeadLetters":
                 self._purges.setdefault(call.actor, []).append(call)
             case "Delete" if data["force"]:
                 self._deletions.setdefault(call.actor, []).append(call)

@@ -219,29 +219,36 @@ class ModelQueue(ModelStock):
         return answer | ({"next_cursor": given["next_cursor"]} if "next_cursor" in given else {})
 
     def _Redrive(self, data: Answer, now: float, given: Answer) -> Answer:
+        letters, answer = self._selected(data, given, "redriven")
+        self._send_back(letters)
+        return answer
+
+    def _DeleteDeadLetters(self, data: Answer, now: float, given: Answer) -> Answer:
+        letters, answer = self._selected(data, given, "deleted")
+        self._remove(letters)
+        self.counters["purged"] += len(letters)
+        return answer
+
+    def _selected(self, data: Answer, given: Answer, done: str) -> tuple[list[Item], Answer]:
         letters = self._letters(data)
         most = min(MOST_AT_ONCE, data.get("max", MOST_AT_ONCE))
         if "ids" in data:
             wanted = list(dict.fromkeys(data["ids"]))
             letters = sorted((item for item in letters if item.id in wanted), key=lambda item: wanted.index(item.id))
-            answer: Answer = {"success": True, "redriven": min(most, len(letters)), "more": len(letters) > most}
+            answer: Answer = {"success": True, done: min(most, len(letters)), "more": len(letters) > most}
         else:
             # How many it looks at is for the queue to choose.
-            count = given["redriven"] if given["more"] else len(letters)
-            answer = {"success": True, "redriven": min(most, count), "more": given["more"]}
+            count = given[done] if given["more"] else len(letters)
+            answer = {"success": True, done: min(most, count), "more": given["more"]}
             answer |= {"cursor": given["cursor"]} if given["more"] else {}
-        self._send_back(letters[: answer["redriven"]])
-        return answer
+        return letters[: answer[done]], answer
 
     def letter(self, item: Item) -> Answer:
         assert item.origin is not None
         return {"id": item.id, "item": item.payload} | origin_shown(item.origin)
 
     def _letters(self, data: Answer) -> list[Item]:
-        wanted = data.get("original_queue")
-        return [
-            item for item in self.waiting if item.origin is not None and wanted in (None, item.origin["original_queue"])
-        ]
+        return [item for item in self.waiting if item.origin is not None and _is_wanted(item.origin, data)]
 
     def _send_back(self, letters: list[Item]) -> None:
         self._remove(letters)
@@ -433,6 +440,16 @@ class ModelQueue(ModelStock):
             "count": len(items),
             "messages": [item.message(self.partition) for item in items],
         }
+
+
+def _is_wanted(origin: Answer, data: Answer) -> bool:
+    wanted = data.get("filter", {})
+    return (
+        data.get("original_queue") in (None, origin["original_queue"])
+        and wanted.get("reason") in (None, origin["reason"])
+        and wanted.get("error_contains", "") in (origin["last_error"] or "")
+        and not ("before" in wanted and iso(origin["dead_lettered_at"]) >= wanted["before"])
+    )
 
 
 def _home(letter: Item) -> str:

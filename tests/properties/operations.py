@@ -22,6 +22,7 @@ WEIGHTS = {
     "DeadLetter": 4,
     "Revoke": 4,
     "Redrive": 2,
+    "DeleteDeadLetters": 0.7,
     "Peek": 2,
     "InFlight": 1,
     "DeadLetters": 1,
@@ -40,6 +41,14 @@ NEEDS_ITEMS = ("Complete", "Revoke")
 
 # Which queue's dead letters are wanted.
 ORIGINS = ("orders", "elsewhere", "orders", None)
+
+# Which dead letters are wanted besides.
+LETTERS: Sequence[dict[str, Any]] = (
+    *({"reason": reason} for reason in ("unwanted", "rejected", "max_deliveries", "expired", "no such reason")),
+    *({"error_contains": part} for part in ("broke", "it broke", "BROKE")),
+    *({"before": time} for time in ("2001-01-01T00:00:00Z", "2100-01-01T00:00:00Z")),
+    {"reason": "max_deliveries", "error_contains": "it"},
+)
 
 # Sizes, characters and numbers that have been trouble somewhere.
 LOADS: Sequence[Any] = ("x" * 300, "ä" * 40, "\"\\\u2028\0'", "2024-01-01", 2**70, 0.1, None, [[]], {})
@@ -84,6 +93,10 @@ NONSENSE: Sequence[tuple[str, Any]] = (
     ("Redrive", {"max": 0}),
     ("Redrive", {"ids": []}),
     ("Redrive", {"cursor": "a-b-c"}),
+    ("Redrive", {"filter": {"before": "yesterday"}}),
+    ("DeleteDeadLetters", {"filter": {"reason": 7}}),
+    ("DeleteDeadLetters", {"filter": {"error_contains": ""}}),
+    ("DeleteDeadLetters", {"filter": {"text": "x"}}),
     ("Claim", {"dedup_ids": [], "partition": 0}),
     ("Claim", {"dedup_ids": ["a"]}),
     ("DeadLetter", {"reason": "no lock"}),
@@ -157,7 +170,8 @@ class Operations:
             "Revoke": lambda known: {"id": self._ids(known)[0]},
             "Peek": lambda known: {"count": self._random.randint(1, 5)},
             "DeadLetters": lambda known: self._maybe(limit=self._random.randint(1, 5)) | self._origin(),
-            "Redrive": self._redrive,
+            "Redrive": self._select_letters,
+            "DeleteDeadLetters": self._select_letters,
             "Claim": self._claim,
             "SetConfig": self._configure,
             "Delete": lambda known: {"force": self._random.random() < 0.5},
@@ -249,10 +263,11 @@ class Operations:
         origin = self._random.choice(ORIGINS)
         return {} if origin is None else {"original_queue": origin}
 
-    def _redrive(self, known: Known) -> Any:
+    def _select_letters(self, known: Known) -> Any:
         limit = {"max": self._random.randint(1, 5)} if self._random.random() < 0.5 else {}
         ids = {"ids": self._ids(known)} if self._random.random() < 0.5 else {}
-        return self._origin() | limit | ids
+        wanted = {"filter": self._random.choice(LETTERS)} if self._random.random() < 0.4 else {}
+        return self._origin() | limit | ids | wanted
 
     def _configure(self, known: Known) -> Any:
         choose = self._random.choice

@@ -343,5 +343,6 @@ for _command in (
     queue_locks.complete,
     queue_letters.dead_letters,
     queue_letters.redrive,
+    queue_letters.delete_dead_letters,
 ):
     queue.add_command(_command)

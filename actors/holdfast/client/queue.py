@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.client import models as answers
 from holdfast.client.api.encoding import encode
 from holdfast.client.api.push_chunks import Entry, chunked, single
-from holdfast.client.api.queues import QueueCalls
+from holdfast.client.api.queues import QueueCalls, letters_selected
 from holdfast.client.batch import Batch
 from holdfast.client.consumer import Consumer
 from holdfast.client.idempotent_handler import idempotent_handler
@@ -18,7 +18,8 @@ from holdfast.client.models import Completion
 from holdfast.errors import HoldfastError, NotFound, NotLeased
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from datetime import datetime
 
     from holdfast.client.api.connection import Connection
     from holdfast.client.api.queues import Answer
@@ -243,19 +244,35 @@ class Queue:
             if cursor is None:
                 return
 
-    async def redrive(self, ids: Iterable[str] | None = None, *, limit: int | None = None) -> int:
+    async def redrive(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        limit: int | None = None,
+        reason: str | None = None,
+        error_contains: str | None = None,
+        before: datetime | None = None,
+    ) -> int:
         """Moves dead letters back to their original queue, with a delivery count of 0. Returns their number.
 
-        Moves the dead letters with these ids (at most 1000), or all of them; at most ``limit``.
+        Moves the dead letters with these ids (at most 1000), or all of them; at most ``limit``. The others select
+        by the whole ``reason``, by a part of the last error, and by the time they were dead-lettered.
         """
-        wanted = None if ids is None else list(ids)
-        redriven = 0
-        more = True
-        while more and redriven != limit:
-            answer = await self._calls.redrive(wanted, None if limit is None else limit - redriven)
-            redriven += answer["redriven"]
-            more = answer.get("more", False)
-        return redriven
+        selected = letters_selected(ids, reason=reason, error_contains=error_contains, before=_written(before))
+        return await _repeated(self._calls.redrive, "redriven", selected, limit)
+
+    async def delete_dead_letters(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        limit: int | None = None,
+        reason: str | None = None,
+        error_contains: str | None = None,
+        before: datetime | None = None,
+    ) -> int:
+        """Deletes dead letters, selected as by :meth:`redrive`. Returns their number."""
+        selected = letters_selected(ids, reason=reason, error_contains=error_contains, before=_written(before))
+        return await _repeated(self._calls.delete_dead_letters, "deleted", selected, limit)
 
     async def revoke(self, item_id: str) -> None:
         """Removes one message. Raises ``NotFound`` when there is no such message, ``Conflict`` when it is locked."""
@@ -309,3 +326,20 @@ class Queue:
 def _count(answer: Answer) -> int:
     count: int = answer["items_acknowledged"]
     return count
+
+
+async def _repeated(call: Callable[[Answer], Awaitable[Answer]], done: str, selected: Answer, limit: int | None) -> int:
+    """Repeats the call while its answer says that there are more. Returns how many it did in all."""
+    count = 0
+    while count != limit:
+        answer = await call(selected if limit is None else selected | {"max": limit - count})
+        count += answer[done]
+        if not answer.get("more", False):
+            break
+        if "next_cursor" in answer:
+            selected["cursor"] = answer["next_cursor"]
+    return count
+
+
+def _written(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -137,6 +137,9 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     async def Redrive(self, data: Answer | None = None) -> Answer:
         return await self._one("Redrive", data)
 
+    async def DeleteDeadLetters(self, data: Answer | None = None) -> Answer:
+        return await self._one("DeleteDeadLetters", data)
+
     async def GetConfig(self) -> Answer:
         return await self._one("GetConfig", None)
 

@@ -63,6 +63,7 @@ async def test_names_that_are_not_names_of_queues(server: Server) -> None:
         ("POST", "complete", b'{"ids": ["0-0-0-0"]}'),
         ("GET", "dead-letters", None),
         ("POST", "redrive", None),
+        ("POST", "dead-letters/delete", b"{}"),
         ("DELETE", "items/0-0-0-0", None),
         ("POST", REQUEUE, None),
         ("POST", EXTEND, None),
@@ -112,7 +113,7 @@ async def test_methods_that_a_path_does_not_take(server: Server) -> None:
             f"{queue}/{call}": {"POST"}
             for call in ("push", "pop", "acknowledge", "abandon", "extend-lock", "dead-letter", "complete", "redrive")
         },
-        **{f"{queue}/{call}": {"POST"} for call in (REQUEUE, EXTEND)},
+        **{f"{queue}/{call}": {"POST"} for call in (REQUEUE, EXTEND, "dead-letters/delete")},
         **{f"{queue}/{call}": {"GET"} for call in ("peek", "in-flight", "dead-letters")},
         queue: {"GET", "DELETE"},
         f"{queue}/items": {"DELETE"},

@@ -37,6 +37,7 @@ ROLES = {
     f"POST {QUEUES}/in-flight/{{lock_id_prefix}}/extend": "operator",
     f"POST {QUEUES}/redrive": "operator",
     f"DELETE {QUEUES}/items": "operator",
+    f"POST {QUEUES}/dead-letters/delete": "operator",
     f"DELETE {QUEUES}": "operator",
     f"PUT {QUEUES}/config": "operator",
     "POST /orchestrations/{name}/start": "user",

@@ -10,7 +10,7 @@ from holdfast.names import check_id
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from holdfast.client.api.connection import Connection
     from holdfast.client.api.push_chunks import PushChunk
@@ -91,10 +91,15 @@ class QueueCalls:
             params["cursor"] = cursor
         return await self._get("/dead-letters", params)
 
-    async def redrive(self, ids: Sequence[str] | None, most: int | None) -> Answer:
-        body = {key: value for key, value in (("ids", ids), ("max", most)) if value is not None}
-        # With a maximum, a repeat would move further items. Without one it is safe: those moved are gone already.
-        return await self._post("redrive", dump(body), Repeat.ALWAYS if most is None else Repeat.UNLESS_SENT)
+    # With a maximum, a repeat would move or delete further letters. Without one it is safe: those of before are gone.
+
+    async def redrive(self, selected: Mapping[str, Any]) -> Answer:
+        repeat = Repeat.UNLESS_SENT if "max" in selected else Repeat.ALWAYS
+        return await self._post("redrive", dump(selected), repeat)
+
+    async def delete_dead_letters(self, selected: Mapping[str, Any]) -> Answer:
+        repeat = Repeat.UNLESS_SENT if "max" in selected else Repeat.ALWAYS
+        return await self._post("dead-letters/delete", dump(selected), repeat)
 
     async def revoke(self, item_id: str) -> Answer:
         return await self._connection.call(
@@ -151,6 +156,20 @@ async def list_queues(connection: Connection, limit: int, cursor: str | None) ->
     if cursor is not None:
         params["cursor"] = cursor
     return await connection.call("GET", "queues", params=params, repeat=Repeat.ALWAYS)
+
+
+def letters_selected(
+    ids: Iterable[str] | None = None,
+    *,
+    reason: str | None = None,
+    error_contains: str | None = None,
+    before: str | None = None,
+) -> Answer:
+    """Returns the part of a request that selects dead letters."""
+    conditions = (("reason", reason), ("error_contains", error_contains), ("before", before))
+    wanted = {key: value for key, value in conditions if value is not None}
+    selected: Answer = {} if ids is None else {"ids": list(ids)}
+    return selected | ({"filter": wanted} if wanted else {})
 
 
 def _some(lock_id: str, ids: Sequence[str] | None) -> Answer:

@@ -220,12 +220,19 @@ EXTEND_IN_FLIGHT = document(
     required=False,
 )
 REDRIVE = document(
-    "Return dead letters to their original queues, by id or all; answers 'more' when it ran out of time",
+    "Return dead letters to their original queues, by id, by filter or all; answers 'more' when it ran out of time",
     schemas.RedriveAnswer,
     {"success": True, "redriven": 3},
-    body=sent_without(requests.Redrive, "cursor", "original_queue"),
-    sent={"max": 100},
+    body=sent_without(requests.SelectDeadLetters, "original_queue"),
+    sent={"filter": {"error_contains": "timed out"}, "max": 100},
     required=False,
+)
+DELETE_DEAD_LETTERS = document(
+    "Delete dead letters, by id, by filter or all; answers 'more' when it ran out of time",
+    schemas.DeadLettersDeletedAnswer,
+    {"success": True, "deleted": 3},
+    body=sent_without(requests.SelectDeadLetters, "original_queue"),
+    sent={"filter": {"reason": "max_deliveries", "before": "2026-11-17T06:00:00Z"}},
 )
 PURGE = document(
     "Remove all waiting and delayed items; locked items stay", schemas.PurgeAnswer, {"success": True, "purged": 3}

@@ -134,6 +134,16 @@ class RedriveAnswer(Answer):
     success: bool
     redriven: int
     more: bool | None = None
+    #: Where to continue; not with ids.
+    next_cursor: str | None = None
+
+
+class DeadLettersDeletedAnswer(Answer):
+    success: bool
+    deleted: int
+    more: bool | None = None
+    #: Where to continue; not with ids.
+    next_cursor: str | None = None
 
 
 class PurgeAnswer(Answer):

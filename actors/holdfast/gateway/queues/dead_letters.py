@@ -1,4 +1,4 @@
-"""Dead letters over REST: lists and redrives them, and hands over transfers to other queues."""
+"""Dead letters over REST: lists, redrives and deletes them, and hands over transfers to other queues."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     from holdfast.gateway.queues.partitions import Answer, Partitions
+    from holdfast.pushpop.api.requests import SelectDeadLetters
 
 log = logging.getLogger(__name__)
 
 # How long a call waits for its transfers to arrive before it answers. They arrive without this, too, only later.
 MOMENT_SECONDS = 2.0
-# The time limit for one redrive call; its answer says whether there is more.
-REDRIVE_SECONDS = 20.0
+# The time limit for redriving or deleting dead letters in one call; its answer says whether there are more.
+SECONDS_A_CALL = 20.0
 
 
 class DeadLetters:
@@ -40,27 +41,42 @@ class DeadLetters:
             asked["cursor"] = cursor
         return raise_for_refusal(await self._partitions.call(target, "DeadLetters", dump(asked)))
 
-    async def redrive(self, queue: str, ids: list[str] | None, most: int | None) -> Answer:
-        """Returns dead letters to their original queues: the ones with these ids or all, at most ``most``."""
+    async def redrive(self, queue: str, selected: SelectDeadLetters) -> Answer:
+        """Returns dead letters to their original queues."""
         target, asked = await self._place(queue)
-        if ids is not None:
-            asked["ids"] = ids
         # Limited to the present number: an item that fails again and comes back is not redriven a second time.
-        left = await self._number(target) if most is None and ids is None else most
+        most = await self._number(target) if selected.max is None and selected.ids is None else selected.max
+        answer = await self._in_batches(target, "Redrive", "redriven", selected, asked, most)
+        if answer["redriven"]:
+            await self.deliver(target)
+        return answer
+
+    async def delete(self, queue: str, selected: SelectDeadLetters) -> Answer:
+        """Deletes dead letters."""
+        target, asked = await self._place(queue)
+        return await self._in_batches(target, "DeleteDeadLetters", "deleted", selected, asked, selected.max)
+
+    async def _in_batches(
+        self, target: str, method: str, done: str, selected: SelectDeadLetters, asked: dict[str, Any], left: int | None
+    ) -> Answer:
+        """Calls the dead-letter queue batch by batch, up to ``left`` letters and ``SECONDS_A_CALL``."""
+        selected.wanted()  # raises for a wrong filter before anything is done
+        asked |= selected.model_dump(exclude_unset=True, include={"ids", "filter", "cursor"})
         clock = asyncio.get_running_loop().time
-        until = clock() + REDRIVE_SECONDS
-        redriven, more = 0, True
+        until = clock() + SECONDS_A_CALL
+        count, more = 0, True
         while more and left != 0 and clock() < until:
-            answer = raise_for_refusal(await self._partitions.call(target, "Redrive", dump(_limited(asked, left))))
-            redriven += answer["redriven"]
-            left = None if left is None else left - answer["redriven"]
+            answer = raise_for_refusal(await self._partitions.call(target, method, dump(_limited(asked, left))))
+            count += answer[done]
+            left = None if left is None else left - answer[done]
             more = answer["more"]
             if "cursor" in answer:
                 asked["cursor"] = answer["cursor"]
-        if redriven:
-            await self.deliver(target)
-        unfinished = {"more": True} if more and left != 0 else {}
-        return {"success": True, "redriven": redriven, **unfinished}
+        unfinished: Answer = {"more": True} if more and left != 0 else {}
+        # Without a filter, all letters before the cursor are done, so that a repeated call need not be told.
+        if more and "cursor" in asked and "filter" in asked:
+            unfinished["next_cursor"] = asked["cursor"]
+        return {"success": True, done: count, **unfinished}
 
     async def deliver(self, queue: str, partition: int = 0) -> None:
         """Hands over this partition's pending transfers for up to ``MOMENT_SECONDS``; the queue continues by itself."""

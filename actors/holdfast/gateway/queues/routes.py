@@ -143,6 +143,13 @@ class Queues:
                 bulky=True,
             ),
             Endpoint("POST", f"{queue}/redrive", self.redrive, documents.REDRIVE, Role.OPERATOR),
+            Endpoint(
+                "POST",
+                f"{queue}/dead-letters/delete",
+                self.delete_dead_letters,
+                documents.DELETE_DEAD_LETTERS,
+                Role.OPERATOR,
+            ),
             Endpoint("DELETE", f"{queue}/items", self.purge, documents.PURGE, Role.OPERATOR, bulky=True),
             Endpoint("DELETE", f"{queue}/items/{{id}}", self.revoke, documents.REVOKE, Role.USER),
             Endpoint("GET", f"{queue}/config", self.config, documents.GET_CONFIG, Role.READER),
@@ -235,13 +242,13 @@ class Queues:
         return await self._dead_letters.page(queue, query.limit, query.cursor)
 
     async def redrive(self, call: HttpRequest) -> Answer:
-        queue = _queue_id(call)
         _, data = await call.json_object(optional=True)
-        request = requests.Redrive.parse(data)
-        for internal in ("cursor", "original_queue"):
-            if internal in data:
-                raise InvalidRequest(f"{internal}: is not known here")
-        return await self._dead_letters.redrive(queue, request.ids, request.max)
+        return await self._dead_letters.redrive(_queue_id(call), _selected(data))
+
+    async def delete_dead_letters(self, call: HttpRequest) -> Answer:
+        # With a body, so that nothing is deleted by a call that was not meant so.
+        _, data = await call.json_object()
+        return await self._dead_letters.delete(_queue_id(call), _selected(data))
 
     async def purge(self, call: HttpRequest) -> Answer:
         return views.purged(await self._ask_all(_queue_id(call), "Purge"))
@@ -323,3 +330,12 @@ class Queues:
 def _queue_id(call: HttpRequest) -> str:
     """Returns the qualified id of the queue in the path."""
     return qualify(call.caller.tenant, check_queue_id(call.parameters[0]))
+
+
+def _selected(data: Answer) -> requests.SelectDeadLetters:
+    if "original_queue" in data:
+        raise InvalidRequest("original_queue: is not known here")
+    selected = requests.SelectDeadLetters.parse(data)
+    if selected.ids is not None and selected.cursor is not None:
+        raise InvalidRequest("cursor: not with ids")
+    return selected

@@ -10,6 +10,7 @@ from holdfast.pushpop.api import replies, requests
 from holdfast.pushpop.api.config import QueueConfig
 from holdfast.pushpop.core import browsing
 from holdfast.pushpop.core.budgets import MAX_LOCKS_SHOWN, MAX_POP_BYTES
+from holdfast.pushpop.core.dead_letters import LetterFilter
 from holdfast.pushpop.core.items import Item, Place, Pushed, with_owner
 from holdfast.pushpop.core.queue import MAX_POP, MAX_TTL
 from holdfast.wire.deferred import DEFERRED
@@ -293,24 +294,34 @@ def _revoke(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
 
 def _dead_letters(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     request = requests.DeadLetters.parse(data)
-    letters, after = yield from queue.transfers.dead_letters(
-        _place(request.cursor), request.limit, request.original_queue
-    )
+    wanted = LetterFilter(request.original_queue)
+    letters, after = yield from queue.dead_letters.page(_place(request.cursor), request.limit, wanted)
     return replies.dead_letters(_counted(moment, letters), queue.partition, after)
 
 
 def _redrive(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     """Redrives one batch; the reply says whether there are more."""
-    request = requests.Redrive.parse(data)
-    limit = min(MAX_POP, request.max or MAX_POP)
+    letters, rest = yield from _selected(queue, data)
+    yield from queue.dead_letters.redrive(letters, moment.now)
+    return {"success": True, "redriven": len(letters)} | rest
+
+
+def _delete_dead_letters(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
+    """Deletes one batch; the reply says whether there are more."""
+    letters, rest = yield from _selected(queue, data)
+    yield from queue.dead_letters.delete(letters)
+    return {"success": True, "deleted": len(letters)} | rest
+
+
+def _selected(queue: Queue, data: Any) -> Reads[tuple[list[Delivery], Answer]]:
+    """Returns the next dead letters, and the part of the reply that says whether there are more."""
+    request = requests.SelectDeadLetters.parse(data)
+    limit, wanted = min(MAX_POP, request.max or MAX_POP), request.wanted()
     if request.ids is not None:
-        redriven, more = yield from queue.transfers.redrive(moment.now, request.ids, limit, request.original_queue)
-        return {"success": True, "redriven": redriven, "more": more}
-    redriven, after = yield from queue.transfers.redrive_next(
-        moment.now, _place(request.cursor), limit, request.original_queue
-    )
-    answer: Answer = {"success": True, "redriven": redriven, "more": after is not None}
-    return answer if after is None else answer | {"cursor": replies.cursor(after)}
+        letters, more = yield from queue.dead_letters.among(request.ids, limit, wanted)
+        return letters, {"more": more}
+    letters, after = yield from queue.dead_letters.following(_place(request.cursor), limit, wanted)
+    return letters, {"more": False} if after is None else {"more": True, "cursor": replies.cursor(after)}
 
 
 def _place(cursor: str | None) -> Place | None:
@@ -396,6 +407,7 @@ _COMMANDS: dict[str, Callable[[Queue, TurnContext, Any], Reads[Answer]]] = {
     "Revoke": _revoke,
     "DeadLetters": _dead_letters,
     "Redrive": _redrive,
+    "DeleteDeadLetters": _delete_dead_letters,
     "Claim": _claim,
     "Configure": _configure,
     "PendingConfig": _pending_config,

@@ -85,7 +85,14 @@ class PushPopActorInterface(ActorInterface):
 
     @abstractmethod
     async def Redrive(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """For a dead-letter queue: ``{ids, max, cursor, original_queue}``. Repeat while the reply has ``more``."""
+        """For a dead-letter queue: ``{ids, filter, max, cursor, original_queue}``.
+
+        Repeat with the ``cursor`` of the reply while it has ``more``.
+        """
+
+    @abstractmethod
+    async def DeleteDeadLetters(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """For a dead-letter queue: deletes dead letters, selected as for ``Redrive``."""
 
     @abstractmethod
     async def GetConfig(self) -> dict[str, Any]: ...

@@ -19,8 +19,10 @@ from pydantic_core import PydanticCustomError
 from holdfast.errors import InvalidRequest, TooLarge
 from holdfast.names import ID_PATTERN, MAX_ID_LENGTH
 from holdfast.pushpop.core.budgets import MAX_POP_BYTES
+from holdfast.pushpop.core.dead_letters import LetterFilter
 from holdfast.pushpop.core.queue import DEFAULT_TTL, MAX_POP
 from holdfast.runtime.serialization import check_lossless, check_number_of_containers, dump, load
+from holdfast.wire.times import read_time
 
 MAX_ITEM_BYTES = 1024 * 1024
 MAX_PUSH = 1000
@@ -277,11 +279,41 @@ class DeadLetters(Request):
     original_queue: str | None = None
 
 
-class Redrive(Request):
+class LettersWanted(Request):
+    """Selects dead letters; all of the given conditions must hold."""
+
+    reason: Annotated[
+        str | None, Field(max_length=MAX_TEXT, description="The whole reason.", examples=["max_deliveries"])
+    ] = None
+    error_contains: Annotated[
+        str | None, Field(min_length=1, max_length=MAX_TEXT, description="A part of the last error.")
+    ] = None
+    before: Annotated[
+        str | None,
+        Field(
+            max_length=40,
+            description="Only those that were dead-lettered before this time.",
+            examples=["2026-11-17T06:00:00Z"],
+        ),
+    ] = None
+
+
+class SelectDeadLetters(Request):
+    """The dead letters to redrive or to delete: those with these ids, those that match, or all."""
+
     ids: ItemIds | None = None
-    max: Annotated[int | None, Field(ge=1, description="The most to redrive.")] = None
-    cursor: str | None = None
+    filter: Annotated[LettersWanted, Field(default_factory=LettersWanted)]
+    max: Annotated[int | None, Field(ge=1, description="The most to redrive or delete.")] = None
+    cursor: Annotated[
+        str | None, Field(max_length=255, description="next_cursor of the previous answer; not with ids.")
+    ] = None
     original_queue: str | None = None
+
+    def wanted(self) -> LetterFilter:
+        """Raises InvalidRequest for a time that is none."""
+        wanted = self.filter
+        before = None if wanted.before is None else read_time(wanted.before, "filter.before")
+        return LetterFilter(self.original_queue, wanted.reason, wanted.error_contains, before)
 
 
 class Claim(Request):

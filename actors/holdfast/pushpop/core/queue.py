@@ -23,6 +23,7 @@ from holdfast.kinds import CONFIG, METADATA
 from holdfast.names import DEFAULT_TENANT
 from holdfast.pushpop.core.budgets import MAX_POP_BYTES, ResponseBudget
 from holdfast.pushpop.core.config_replication import ReplicatedConfig
+from holdfast.pushpop.core.dead_letters import DeadLetters
 from holdfast.pushpop.core.format_version import FORMAT, refuse_other_format
 from holdfast.pushpop.core.in_flight import Lock, Redelivery, by_expiry
 from holdfast.pushpop.core.index_entry import IndexEntry
@@ -85,6 +86,7 @@ class Queue:
         self.store = ItemStore(name) if store is None else store
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.transfers = Transfers(name, partition, tenant, self.store, self.counters)
+        self.dead_letters = DeadLetters(partition, self.store, self.transfers, self.counters)
         self.returns = Returns(name, self.settings, self.store, self.transfers, self.counters)
         self.index_entry = IndexEntry()
         #: How long each completed lock was held.

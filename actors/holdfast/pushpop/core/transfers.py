@@ -11,16 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.names import partition_id
-from holdfast.pushpop.core.browsing import browse
-from holdfast.pushpop.core.budgets import ResponseBudget
-from holdfast.pushpop.core.in_flight import Redelivery
 from holdfast.pushpop.core.items import Delivered
 from holdfast.pushpop.core.transfer_dedup import ReceivedTransfers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from holdfast.pushpop.core.in_flight import Lock
     from holdfast.pushpop.core.item_store import ItemStore
     from holdfast.pushpop.core.items import Delivery, Item, Place
     from holdfast.pushpop.core.outgoing import Transfer
@@ -97,41 +93,17 @@ class Transfers:
         self._store.in_flight.send(taken, target, reason, now)
         self._counters["dead_lettered"] += len(taken)
 
-    def dead_letters(
-        self, cursor: Place | None, limit: int, original_queue: str | None
-    ) -> Reads[tuple[list[Delivery], Place | None]]:
-        """Returns the dead letters that wait here, and the place to continue from, if there may be more."""
-        page, after = yield from browse(self._store, cursor, limit)
-        return [delivery for delivery in page if _came_from(delivery, original_queue)], after
-
-    def redrive(
-        self, now: float, ids: Sequence[str], limit: int, original_queue: str | None
-    ) -> Reads[tuple[int, bool]]:
-        """Sends these dead letters back to their original queues, as many as fit into one transfer each.
-
-        Returns how many, and whether some were left out. Ids that are not found or are locked are skipped.
-        """
-        budget = ResponseBudget(limit)
-        chosen: set[Place] = set()
-        for item_id in ids:
-            found = yield from self._store.find(item_id, self._partition)
-            if found is None or found.taken is None or found.taken.place in chosen or not _is_free(found.holder):
-                continue
-            delivery = yield from self._store.deliver(found.taken)
-            if _came_from(delivery, original_queue):
-                if not budget.add(delivery):
-                    break
-                chosen.add(found.taken.place)
-        yield from self._send_back(budget.found, now)
-        return len(budget.found), budget.closed
-
-    def redrive_next(
-        self, now: float, cursor: Place | None, limit: int, original_queue: str | None
-    ) -> Reads[tuple[int, Place | None]]:
-        """Redrives the next dead letters; returns how many, and the place to continue from, if there may be more."""
-        chosen, after = yield from self.dead_letters(cursor, limit, original_queue)
-        yield from self._send_back(chosen, now)
-        return len(chosen), after
+    def send_back(self, letters: Iterable[Delivery], now: float) -> Reads[None]:
+        """Sends dead letters back to their original queues."""
+        targets: dict[str, list[Delivered]] = defaultdict(list)
+        for delivery in letters:
+            origin = delivery.item.origin or {}
+            targets[partition_id(origin["original_queue"], origin["original_partition"])].append(delivery.taken)
+        for target, taken in targets.items():
+            for entry in taken:
+                yield from self._store.withdraw(entry, keep=True)
+            self._store.in_flight.send(taken, target, None, now)
+            self._counters["redriven"] += len(taken)
 
     # Transfers
 
@@ -212,17 +184,6 @@ class Transfers:
             if pause is None or not pause.lasts(now):
                 yield transfer
 
-    def _send_back(self, letters: Iterable[Delivery], now: float) -> Reads[None]:
-        targets: dict[str, list[Delivered]] = defaultdict(list)
-        for delivery in letters:
-            origin = delivery.item.origin or {}
-            targets[partition_id(origin["original_queue"], origin["original_partition"])].append(delivery.taken)
-        for target, taken in targets.items():
-            for entry in taken:
-                yield from self._store.withdraw(entry, keep=True)
-            self._store.in_flight.send(taken, target, None, now)
-            self._counters["redriven"] += len(taken)
-
     def _origin(self, taken: Delivered, item: Item, reason: str, at: float) -> dict[str, Any]:
         return {
             "reason": reason,
@@ -235,14 +196,3 @@ class Transfers:
             "idempotency_key": item.idempotency_key,
             "dead_lettered_at": at,
         }
-
-
-def _is_free(holder: Lock | Redelivery | None) -> bool:
-    """Returns whether an item with this holder can be popped."""
-    return holder is None or (isinstance(holder, Redelivery) and holder.due is None)
-
-
-def _came_from(delivery: Delivery, queue: str | None) -> bool:
-    """Returns whether it is a dead letter, of this queue if one is named."""
-    origin = delivery.item.origin
-    return origin is not None and queue in (None, origin["original_queue"])
