@@ -54,7 +54,8 @@ _INSTANCES: Sizes = (
 _INDEX: Sizes = (
     (tree, "LEAF_ENTRIES", (4, 5, 48)),
     (tree, "INNER_ENTRIES", (4, 5, 96)),
-    (instance_index, "_PAGES_AT_ONCE", (1, 8, 64)),
+    (instance_index, "_PAGES_AT_ONCE", (1, 8, 200)),
+    (instance_index, "_PAGES_IN_MEMORY", (0, 1, 128)),
 )
 
 

@@ -18,6 +18,7 @@ from holdfast.names import DEFAULT_TENANT, check_id, qualify
 from holdfast.orchestration.index.entries import Entry
 from holdfast.orchestration.index.search import MOST_FOUND, Criteria, Order, Search
 from holdfast.orchestration.index.shard import HEAD, ROOT_KEY, Shard
+from holdfast.orchestration.index.tree import is_above_leaves
 from holdfast.pushpop.api.requests import Request
 from holdfast.runtime.unit_of_work import InternalActor
 
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
     from holdfast.runtime.unit_of_work import Turn
 
 # Few: a search asks all of them. One shard takes thousands of updates a second, as they come together.
-SHARDS = 4
+SHARDS = 2
 # Instances in one update.
 MOST_NOTES = 200
 # Pages in one transaction, beyond those of one instance.
-_PAGES_AT_ONCE = 64
+_PAGES_AT_ONCE = 200
+# Pages above the leaves that stay in memory, of up to 100,000 instances in a shard. Each takes about 30 kB.
+_PAGES_IN_MEMORY = 128
 # Instances after which other work of this process may run.
 _NOTES_AT_ONCE = 20
 
@@ -103,9 +106,10 @@ class InstanceIndexActor(InternalActor, InstanceIndexInterface):
             check_id(note.instance_id, "instance id")
         async with self.work.turn() as turn:
             shard = Shard(await turn.load(HEAD))
-            await turn.drive(shard.fetch([note.instance_id for note in notes]))
-            for number, note in enumerate(notes, 1):
-                await turn.drive(shard.update(note.instance_id, *note.noted()))
+            noted = [(note.instance_id, *note.noted()) for note in notes]
+            await turn.drive(shard.fetch({instance_id: entry for instance_id, entry, _ in noted}))
+            for number, (instance_id, entry, rank) in enumerate(noted, 1):
+                await turn.drive(shard.update(instance_id, entry, rank))
                 if shard.tree.pages_changed > _PAGES_AT_ONCE:
                     await _save(turn, shard)
                 elif number % _NOTES_AT_ONCE == 0:
@@ -135,5 +139,7 @@ async def _save(turn: Turn, shard: Shard) -> None:
 
 
 def _evict(turn: Turn) -> None:
-    # So that memory does not grow with the number of instances.
-    turn.evict(*(key for key in turn.known() if key not in (HEAD, ROOT_KEY)))
+    """Removes the leaves from memory, so that it does not grow with the number of instances."""
+    pages = [key for key in turn.known() if key not in (HEAD, ROOT_KEY)]
+    leaves = [key for key in pages if not is_above_leaves(turn.known_value(key))]
+    turn.evict(*(leaves if len(pages) - len(leaves) <= _PAGES_IN_MEMORY else pages))

@@ -23,6 +23,7 @@ from holdfast.orchestration.index.entries import (
     list_of_tag,
     size,
 )
+from holdfast.orchestration.index.tree import LEAF_ENTRIES
 from holdfast.pushpop.api.requests import Request
 
 if TYPE_CHECKING:
@@ -169,9 +170,11 @@ class Search:
         found: list[Entry] = []
         room = _FOUND_BYTES
         last_page = tree.pages_read + pages
+        # The first leaf may have few that are in the range.
+        ahead = min(pages - 1, 1 + self.limit // LEAF_ENTRIES)
         while low < high:
             read = tree.from_high if self.newest else tree.from_low
-            part = yield from read(low, high, self.criteria.least_measure)
+            part = yield from read(low, high, self.criteria.least_measure, ahead)
             for key, value in part.entries:
                 entry = Entry.of(key, value)
                 if self.criteria.match(entry):

@@ -13,7 +13,7 @@ from holdfast.orchestration.index.entries import ALL, IDS, Entry, measure, size
 from holdfast.orchestration.index.tree import ROOT, Tree, page_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from holdfast.orchestration.index.tree import Key
     from holdfast.runtime.reads import Reads
@@ -31,16 +31,23 @@ class Shard:
         #: By name and status.
         self.counts: dict[str, dict[str, int]] = head["counts"]
 
-    def fetch(self, instance_ids: Iterable[str]) -> Reads[None]:
-        """Reads ahead what the updates of these instances need."""
-        keys = [_id_key(instance_id) for instance_id in instance_ids]
-        yield from self.tree.fetch(keys)
-        listed: list[Key] = []
-        for key in keys:
-            created_at = yield from self.tree.get(key)
+    def fetch(self, updates: Mapping[str, Entry | None]) -> Reads[None]:
+        """Reads the pages that these updates need, all of a kind together."""
+        tree = self.tree
+        yield from tree.fetch([_id_key(instance_id) for instance_id in updates])
+        known: list[Key] = []
+        for instance_id in updates:
+            created_at = yield from tree.get(_id_key(instance_id))
             if created_at is not None:
-                listed.append([ALL, created_at, key[2]])
-        yield from self.tree.fetch(listed)
+                known.append([ALL, created_at, instance_id])
+        yield from tree.fetch(known)
+        entries = [entry for entry in updates.values() if entry is not None]
+        for key in known:
+            value = yield from tree.get(key)
+            if value is not None:
+                entries.append(Entry.of(key, value))
+        keys: list[Key] = [[ALL, entry.created_at, entry.instance_id] for entry in entries]
+        yield from tree.fetch([*keys, *(key for entry in entries for key in entry.keys())])  # noqa: SIM118 (no mapping)
 
     def update(self, instance_id: str, entry: Entry | None, rank: list[float]) -> Reads[None]:
         """Replaces the entry of an instance, unless it has a later one. Without an entry it is removed."""
@@ -50,7 +57,7 @@ class Shard:
         tree = self.tree
         if known is not None:
             kept = [] if entry is None else list(entry.keys())
-            for key in known.keys():  # noqa: SIM118 (an entry is no mapping)
+            for key in known.keys():  # noqa: SIM118
                 if key not in kept:
                     yield from tree.remove(key)
             if entry is None or entry.created_at != known.created_at:

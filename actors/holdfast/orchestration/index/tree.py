@@ -41,6 +41,11 @@ def page_key(number: int) -> str:
     return f"page-{number}"
 
 
+def is_above_leaves(value: Any) -> bool:
+    """Returns whether a state value is a page above the leaves."""
+    return value is not None and value["level"] > 0
+
+
 @dataclass(eq=False, slots=True)
 class Page:
     number: int
@@ -121,12 +126,12 @@ class Tree:
                     for key in wanted[page.number]:
                         below.setdefault(page.entries[_place(page, key)][1], []).append(key)
 
-    def from_low(self, low: Key, high: Key, least: float) -> Reads[Slice]:
+    def from_low(self, low: Key, high: Key, least: float, ahead: int = 0) -> Reads[Slice]:
         """Reads entries from ``low`` on and below ``high``: those in the first leaf that has any or may have more.
 
-        Leaves out pages with a measure below ``least``.
+        Leaves out pages with a measure below ``least``. Reads up to ``ahead`` further leaves together with the first.
         """
-        path, bound = yield from self._descend(lambda page: _place(page, low), 1, least)
+        path, bound = yield from self._descend(lambda page: _place(page, low), 1, least, ahead)
         if bound is not None and bound >= high:
             bound = None
         if path is None:
@@ -134,9 +139,9 @@ class Tree:
         entries = path[-1].page.entries
         return Slice(entries[bisect_left(entries, low, key=_key_of) : bisect_left(entries, high, key=_key_of)], bound)
 
-    def from_high(self, low: Key, high: Key, least: float) -> Reads[Slice]:
+    def from_high(self, low: Key, high: Key, least: float, ahead: int = 0) -> Reads[Slice]:
         """Reads entries below ``high`` and not below ``low``, from the end: as :meth:`from_low`, in reverse order."""
-        path, bound = yield from self._descend(lambda page: _place_below(page, high), -1, least)
+        path, bound = yield from self._descend(lambda page: _place_below(page, high), -1, least, ahead)
         if bound is not None and bound <= low:
             bound = None
         if path is None:
@@ -169,7 +174,7 @@ class Tree:
         return path
 
     def _descend(
-        self, choose: Callable[[Page], int], direction: int, least: float
+        self, choose: Callable[[Page], int], direction: int, least: float, ahead: int
     ) -> Reads[tuple[list[Step] | None, Key | None]]:
         """Reads the way to the chosen leaf, and the bound between this leaf and the next one in the direction.
 
@@ -191,7 +196,11 @@ class Tree:
                 bound = page.entries[place + 1][0]
             elif direction < 0 and place > 0:
                 bound = page.entries[place][0]
-            [page] = yield from self._read(page.entries[place][1])
+            numbers = [page.entries[place][1]]
+            if page.level == 1 and numbers[0] not in self._pages:
+                beside = page.entries[place + 1 :] if direction > 0 else page.entries[:place][::-1]
+                numbers += [entry[1] for entry in beside[:ahead] if entry[2] >= least]
+            page, *_ = yield from self._read(*numbers)
         path.append(Step(page, 0))
         return path, bound
 
