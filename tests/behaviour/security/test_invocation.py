@@ -131,8 +131,13 @@ async def test_what_is_put_into_the_metadata_is_bounded(running: Guarded) -> Non
         assert (await running.ask("PUT", "/v1.0/metadata/a", b"1", token=token)).status == status
     for path, body in (("a" * 257, b"1"), ("a", b"x" * 4097), ("a", b"x" * 100_000)):
         assert (await running.ask("PUT", f"/v1.0/metadata/{path}", body, token="operator")).status == 400
-    for number in range(100):
-        assert (await running.ask("PUT", f"/v1.0/metadata/{number}", b"x", token="operator")).status == 204
+    # Other tests may have put something there.
+    statuses = [
+        (await running.ask("PUT", f"/v1.0/metadata/{number}", b"x", token="operator")).status for number in range(100)
+    ]
+    taken = statuses.count(204)
+    assert 90 < taken <= 100
+    assert statuses == [204] * taken + [400] * (100 - taken)
     assert (await running.ask("PUT", "/v1.0/metadata/one-more", b"x", token="operator")).status == 400
     assert (await running.ask("PUT", "/v1.0/metadata/7", b"other", token="operator")).status == 204
     assert running.audit()[-1]["route"] == "/v1.0/metadata/{key}"
