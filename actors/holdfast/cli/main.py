@@ -12,7 +12,18 @@ from holdfast.cli.options import from_settings_file
 from holdfast.errors import HoldfastError
 
 #: Each command is a function of that name in a module of that name.
-COMMANDS = ("dev", "doctor", "idempotency", "orchestration", "queue", "serve", "snapshot", "token", "worker")
+COMMANDS = (
+    "dev",
+    "doctor",
+    "idempotency",
+    "orchestration",
+    "queue",
+    "schedule",
+    "serve",
+    "snapshot",
+    "token",
+    "worker",
+)
 
 _EPILOG = (
     "Every option can also be set by the environment variable HOLDFAST_… shown next to it, or by a key of "

@@ -16,6 +16,7 @@ from holdfast.cli.options import option
 from holdfast.client.api.connection import Connection
 from holdfast.client.api.orchestrations import RunCalls
 from holdfast.client.api.queues import QueueCalls, list_queues
+from holdfast.client.api.schedules import ScheduleCalls
 from holdfast.client.idempotency import IdempotencyCalls
 from holdfast.errors import (
     AlreadyInProgress,
@@ -113,6 +114,9 @@ class Session:
 
     def record(self, tenant_id: str | None, key: str) -> IdempotencyCalls:
         return IdempotencyCalls(self.connection, tenant_id, key)
+
+    def schedule(self, name: str) -> ScheduleCalls:
+        return ScheduleCalls(self.connection, name)
 
     def ask(self, call: Coroutine[Any, Any, Result]) -> Result:
         return self.runner.run(call)

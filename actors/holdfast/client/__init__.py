@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from holdfast.client import models as answers
 from holdfast.client import run_models as run_answers
 from holdfast.client.api.connection import Connection
 from holdfast.client.api.orchestrations import RunCalls, list_runs
 from holdfast.client.api.queues import list_queues
+from holdfast.client.api.schedules import ScheduleCalls, list_schedules
 from holdfast.client.batch import Batch
 from holdfast.client.idempotency import IdempotencyCalls, Outcome, result_of, run_once
 from holdfast.client.idempotent_handler import Idempotency
@@ -16,10 +17,12 @@ from holdfast.client.models import Completion, DeadLetter, LockInfo, Message, Qu
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
 from holdfast.client.run_models import BlockReason, HistoryEvent, OrchestrationStatus, OrchestrationSummary
+from holdfast.client.schedule import Schedule, Tick, schedule
 from holdfast.client.start_options import StartEvent, StartOptions, start_fields
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from datetime import datetime
     from types import TracebackType
 
     from holdfast.orchestration.core.context import Context
@@ -44,8 +47,10 @@ __all__ = [
     "QueueStats",
     "QueueSummary",
     "Run",
+    "Schedule",
     "StartEvent",
     "StartOptions",
+    "Tick",
 ]
 
 
@@ -206,6 +211,52 @@ class Client:
             page = await list_runs(self._connection, page_size, cursor, status, name)
             for found in page["orchestrations"]:
                 yield run_answers.summary(found)
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    async def schedule(
+        self,
+        name: str,
+        *,
+        orchestration: Callable[..., Coroutine[Any, Any, Any]] | str | None = None,
+        cron: str | None = None,
+        every_seconds: int | None = None,
+        input: Any = None,  # noqa: A002
+        timezone: str | None = None,
+        overlap: Literal["skip", "allow", "buffer_one", "cancel_previous"] | None = None,
+        catch_up_seconds: int | None = None,
+        jitter_seconds: int | None = None,
+        paused: bool | None = None,
+        tags: Mapping[str, str] | None = None,
+        starts_at: datetime | None = None,
+        ends_at: datetime | None = None,
+    ) -> Schedule:
+        """Makes a schedule that starts ``orchestration`` by ``cron`` or ``every_seconds``, or replaces it as a whole.
+
+        Without ``orchestration``, gets the schedule; raises ``NotFound`` if there is none.
+        """
+        options = {
+            "cron": cron,
+            "every_seconds": every_seconds,
+            "timezone": timezone,
+            "overlap": overlap,
+            "catch_up_seconds": catch_up_seconds,
+            "jitter_seconds": jitter_seconds,
+            "paused": paused,
+            "tags": None if tags is None else dict(tags),
+            "starts_at": starts_at,
+            "ends_at": ends_at,
+        }
+        return await schedule(self._connection, name, orchestration=orchestration, input=input, options=options)
+
+    async def schedules(self, *, page_size: int = 50) -> AsyncIterator[Schedule]:
+        """Iterates over the schedules, ordered by name."""
+        cursor: str | None = None
+        while True:
+            page = await list_schedules(self._connection, page_size, cursor)
+            for found in page["schedules"]:
+                yield Schedule(self._connection, ScheduleCalls(self._connection, found["name"]), found)
             cursor = page.get("next_cursor")
             if cursor is None:
                 return

@@ -137,7 +137,7 @@ async def start(
         version = version or definition.version
     # The id is chosen here, so that the call can be repeated when a response is lost.
     calls = RunCalls(connection, str(uuid.uuid4()) if instance_id is None else instance_id)
-    answer = await calls.start(name, _input(definition, given), version, options)
+    answer = await calls.start(name, input_text(definition, given), version, options)
     return Run(calls, definition, created=instance_id is None or answer["created"])
 
 
@@ -151,7 +151,7 @@ def named(orchestration: Any) -> tuple[str, Orchestration | None]:
     return definition.name, definition
 
 
-def _input(definition: Orchestration | None, given: Any) -> bytes:
+def input_text(definition: Orchestration | None, given: Any) -> bytes:
     if definition is not None:
         try:
             return definition.input.dump(given).encode()

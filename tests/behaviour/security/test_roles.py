@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 QUEUES = "/queue/{queue}"
 ONE = "/orchestrations/{instance_id}"
 KEY = "/idempotency/{tenant}/{key}"
+SCHEDULE = "/schedules/{name}"
 
 ROLES = {
     f"POST {QUEUES}/push": "user",
@@ -53,6 +54,14 @@ ROLES = {
     f"POST {ONE}/suspend": "operator",
     f"POST {ONE}/resume": "operator",
     f"DELETE {ONE}": "operator",
+    "GET /schedules": "reader",
+    f"PUT {SCHEDULE}": "operator",
+    f"GET {SCHEDULE}": "reader",
+    f"DELETE {SCHEDULE}": "operator",
+    f"POST {SCHEDULE}/pause": "operator",
+    f"POST {SCHEDULE}/resume": "operator",
+    f"POST {SCHEDULE}/trigger": "operator",
+    f"POST {SCHEDULE}/backfill": "operator",
     f"POST {KEY}/begin": "user",
     f"POST {KEY}/commit": "user",
     f"POST {KEY}/fail": "user",
