@@ -322,3 +322,57 @@ async def test_limits_that_make_no_sense_are_refused(queue: Queue, wrong: dict[s
 
     with pytest.raises(ValueError, match="at least 1"):
         await queue.consume(handler, **wrong)
+
+
+async def test_a_message_that_failed_comes_back_later_and_later(queue: Queue) -> None:
+    await queue.set_config(max_locks=4)
+    await queue.push_many(["bad", "good"])
+    times: list[float] = []
+    good = asyncio.Event()
+
+    async def handler(message: Message) -> None:
+        if message.item == "good":
+            good.set()
+            return
+        times.append(asyncio.get_running_loop().time())
+        if message.delivery_count < 3:
+            raise ValueError("not yet")
+
+    async with consuming(queue, handler, retry_delay_seconds=0.4, retry_delay_max_seconds=0.6):
+        await asyncio.wait_for(good.wait(), 20)
+        await drained(queue)
+    assert times[1] - times[0] >= 0.4
+    assert times[2] - times[1] >= 0.6
+
+
+async def test_the_back_off_of_the_queue_takes_the_place_of_the_consumers(queue: Queue) -> None:
+    await queue.set_config(retry_delay_seconds=3600)
+    await queue.push("bad")
+
+    async def handler(message: Message) -> None:
+        raise ValueError("not yet")
+
+    async def delayed() -> bool:
+        return (await queue.stats()).delayed == 1
+
+    async with consuming(queue, handler):
+        await eventually(delayed)
+
+
+async def test_more_handlers_than_locks_are_logged_once(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    await queue.push_many(range(3))
+
+    async def handler(message: Message) -> None:
+        pass
+
+    async with consuming(queue, handler, concurrency=8):
+        await drained(queue)
+    said = [record.getMessage() for record in caplog.records if "max_locks" in record.getMessage()]
+    assert len(said) == 1
+    assert "at most 1 of 8 handlers" in said[0]
+    caplog.clear()
+    await queue.set_config(max_locks=4, partitions=2)
+    await queue.push(1)
+    async with consuming(queue, handler, concurrency=8):
+        await drained(queue)
+    assert "max_locks" not in caplog.text

@@ -62,6 +62,33 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+async def test_a_queue_in_thirty_seconds(tmp_path: Path) -> None:
+    code = blocks("README.md", "## A queue in 30 seconds")[0]
+    eight = asyncio.Barrier(8)
+    handled: list[int] = []
+
+    async def handle(message: Message) -> None:
+        await eight.wait()  # for ever, unless eight are handled at once
+        handled.append(message.item)
+
+    async with Server(tmp_path) as server, Client(server.url) as client:
+        consuming = asyncio.create_task(run(code.replace("http://127.0.0.1:8080", server.url), {"handle": handle}))
+        queue = client.queue("orders")
+
+        async def is_consuming() -> bool:
+            return (await queue.config())["max_locks"] == 8
+
+        await eventually(is_consuming)
+        await queue.push_many(range(8))
+
+        async def all_handled() -> bool:
+            return len(handled) == 8
+
+        await eventually(all_handled)
+        consuming.cancel()
+        await asyncio.wait({consuming})
+
+
 async def test_an_orchestration_in_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, used = blocks("README.md", "## An orchestration in a minute")
     (tmp_path / "shop.py").write_text(module)

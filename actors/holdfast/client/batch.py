@@ -50,6 +50,8 @@ class Batch(Sequence[Message]):
         #: The expiry is a time of the server's clock, which may differ from ours: only differences are used.
         self._expires_at = float(answer.get("lock_expires_at", 0))
         self._clock_difference = self._expires_at - (_now() + self._ttl)
+        #: The delay of messages that are abandoned because the block raised; None leaves it to the queue.
+        self.failure_delay: float | None = None
         self._gone: HoldfastError | None = None
         self._answered = self.lock_id is None
         #: One call about the lock at a time: an extension that arrives after the acknowledgement would find no lock.
@@ -123,7 +125,9 @@ class Batch(Sequence[Message]):
             return
         try:
             async with asyncio.timeout(ABANDON_SECONDS):
-                await self.abandon(described(error))
+                # A cancellation is no failure: the messages are redelivered at once.
+                delay = 0.0 if isinstance(error, asyncio.CancelledError) else self.failure_delay
+                await self.abandon(described(error), delay_seconds=delay)
         except (HoldfastError, TimeoutError) as failure:
             # Raising this would hide the error of the body.
             log.warning(

@@ -7,6 +7,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from holdfast.backoff import backoff_seconds
 from holdfast.client.api.connection import PASSING, pauses_between_attempts
 from holdfast.client.batch import described
 from holdfast.client.shielding import finish_even_if_cancelled
@@ -26,6 +27,8 @@ Take: TypeAlias = "Callable[[float], Awaitable[Batch]]"
 
 LONGEST_PAUSE = 30.0
 SHORTEST_DELAY = 1.0
+# The default delays of messages whose handler failed: 1, 2, 4 … 60 seconds.
+FIRST_RETRY_DELAY, RETRY_FACTOR, LONGEST_RETRY_DELAY = 1.0, 2.0, 60.0
 
 
 class Consumer:
@@ -35,14 +38,26 @@ class Consumer:
     """
 
     def __init__(
-        self, queue: str, take: Take, handler: Handler, *, concurrency: int, wait_seconds: float, grace_seconds: float
+        self,
+        queue: str,
+        take: Take,
+        handler: Handler,
+        *,
+        concurrency: int,
+        wait_seconds: float,
+        grace_seconds: float,
+        retry_delay_seconds: float | None,
+        retry_delay_max_seconds: float,
     ) -> None:
+        """``retry_delay_seconds`` is the delay after the first failure, doubled each time; None is the queue's own."""
         self._queue = queue
         self._take_one = take
         self._handler = handler
         self._concurrency = concurrency
         self._wait_seconds = wait_seconds
         self._grace_seconds = grace_seconds
+        self._retry_delay_seconds = retry_delay_seconds
+        self._retry_delay_max_seconds = retry_delay_max_seconds
         self._stopping = False
         self._handling: set[asyncio.Task[None]] = set()
         # Only one idle worker at a time polls the server.
@@ -111,6 +126,7 @@ class Consumer:
         assert me is not None
         self._handling.add(me)
         message = batch[0]
+        batch.failure_delay = self._retry_delay(message.delivery_count)
         try:
             async with batch:
                 try:
@@ -126,6 +142,12 @@ class Consumer:
             log.warning("Queue %s: the handler failed on message %s", self._queue, message.id, exc_info=True)
         finally:
             self._handling.discard(me)
+
+    def _retry_delay(self, deliveries: int) -> float | None:
+        first = self._retry_delay_seconds
+        return (
+            None if first is None else backoff_seconds(deliveries, first, RETRY_FACTOR, self._retry_delay_max_seconds)
+        )
 
     async def _run_handler(self, message: Message, batch: Batch) -> None:
         """Runs the handler and raises its errors. Cancels it when the lock is lost."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client import models as answers
+from holdfast.client.api.connection import PASSING
 from holdfast.client.api.encoding import encode
 from holdfast.client.api.push_chunks import Entry, chunked, single
 from holdfast.client.api.queues import QueueCalls, letters_selected
 from holdfast.client.batch import Batch
-from holdfast.client.consumer import Consumer
+from holdfast.client.consumer import FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY, Consumer
 from holdfast.client.idempotent_handler import idempotent_handler
 from holdfast.client.lock_acquire import acquire_lock
 from holdfast.client.models import Completion
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from holdfast.client.consumer import Handler
     from holdfast.client.idempotent_handler import Asked
     from holdfast.client.models import DeadLetter, LockInfo, Message, QueueStats
+
+log = logging.getLogger(__name__)
 
 MOST_IDS = 1000
 
@@ -134,6 +138,8 @@ class Queue:
         ttl_seconds: int = 30,
         wait_seconds: float = 20,
         grace_seconds: float = 10,
+        retry_delay_seconds: float | None = None,
+        retry_delay_max_seconds: float = LONGEST_RETRY_DELAY,
         idempotency: Asked = False,
     ) -> None:
         """Calls the handler with each message of the queue, until cancelled.
@@ -141,7 +147,11 @@ class Queue:
         Every message has its own lock: it is acknowledged when its handler returns, and abandoned with the error when
         the handler raises. So ``concurrency`` handlers run at once only if the queue's ``max_locks`` is at least as
         large. With ``max_locks`` 1, the default, messages are handled one at a time and in order, whatever the number
-        of consumers.
+        of consumers. A smaller ``max_locks`` than ``concurrency`` is logged once.
+
+        A message whose handler failed is redelivered after 1, 2, 4 … 60 seconds, or after the queue's own back-off if
+        one is configured when consuming begins. ``retry_delay_seconds`` is another first delay, which doubles up to
+        ``retry_delay_max_seconds``; 0 redelivers at once, and keeps the order.
 
         A handler whose lock is lost is cancelled, because its message may have been redelivered. When the server
         cannot be reached, consuming continues as soon as it can. On cancellation no more messages are taken, running
@@ -155,6 +165,18 @@ class Queue:
         """
         if concurrency < 1 or wait_seconds < 1:
             raise ValueError("concurrency and wait_seconds must be at least 1")
+        if (retry_delay_seconds or 0) < 0 or retry_delay_max_seconds < 0:
+            raise ValueError("retry_delay_seconds and retry_delay_max_seconds must be at least 0")
+        config = await self._config_if_reachable()
+        room = config.get("max_locks", concurrency) * config.get("partitions", 1)
+        if concurrency > room:
+            log.warning(
+                "Queue %s: at most %d of %d handlers can run at once, because the queue has max_locks=%d; "
+                "set_config(max_locks=%d) allows more",
+                *(self.name, room, concurrency, config["max_locks"], concurrency),
+            )
+        if retry_delay_seconds is None and not config.get("retry_delay_seconds"):
+            retry_delay_seconds = FIRST_RETRY_DELAY
 
         async def acquire_lock(wait: float) -> Batch:
             return await self._take(ttl_seconds, 1, wait)
@@ -166,6 +188,8 @@ class Queue:
             concurrency=concurrency,
             wait_seconds=wait_seconds,
             grace_seconds=grace_seconds,
+            retry_delay_seconds=retry_delay_seconds,
+            retry_delay_max_seconds=retry_delay_max_seconds,
         )
         await consumer.run()
 
@@ -318,6 +342,12 @@ class Queue:
     async def set_config(self, **changes: Any) -> dict[str, Any]:
         """Changes the given settings, as in ``set_config(max_locks=8)``, and returns the whole configuration."""
         return await self._calls.set_config(changes)
+
+    async def _config_if_reachable(self) -> dict[str, Any]:
+        try:
+            return await self.config()
+        except PASSING:
+            return {}  # the consumer reports it, and continues when the server is back
 
     async def _take(self, ttl_seconds: int, count: int, wait_seconds: float) -> Batch:
         return Batch(self._calls, await acquire_lock(self._calls, count, ttl_seconds, wait_seconds), ttl_seconds)
