@@ -53,6 +53,7 @@ class App:
         mailboxes: Declaration = (),
         requests: Declaration = (),
         timeout_seconds: float | None = None,
+        retention_seconds: float | None = None,
     ) -> Callable[[Function], Function]: ...
     def orchestration(
         self,
@@ -63,6 +64,7 @@ class App:
         mailboxes: Declaration = (),
         requests: Declaration = (),
         timeout_seconds: float | None = None,
+        retention_seconds: float | None = None,
     ) -> Function | Callable[[Function], Function]:
         """Registers an ``async def`` that takes a context and at most one input. Returns the function unchanged.
 
@@ -72,7 +74,8 @@ class App:
         Requests are received by ``ctx.request``, which replies to their sender; they can have types, too.
 
         After ``timeout_seconds`` from its first execution's start an instance is cancelled, and fails with kind
-        ``timeout``; it has a minute to clean up.
+        ``timeout``; it has a minute to clean up. ``retention_seconds`` after its end it is deleted; by default the
+        server's ``--retention`` decides.
         """
         local_names = sys._getframe(1).f_locals
 
@@ -84,6 +87,7 @@ class App:
                 mailboxes=Boxes(mailboxes),
                 requests=Boxes(requests, "request"),
                 timeout_seconds=timeout_seconds,
+                retention_seconds=retention_seconds,
             )
             resolve_local_types(definition, local_names)
             self.registry.add_orchestration(definition)

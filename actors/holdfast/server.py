@@ -214,6 +214,7 @@ async def serve(
     ready: Callable[[], None],
     token_file: TokenFile | None = None,
     worker: bool = True,
+    retention_seconds: float | None = None,
     tls: TlsFiles | None = None,
     grpc: GrpcServer | None = None,
 ) -> None:
@@ -222,13 +223,15 @@ async def serve(
     The worker abandons its unfinished items while the port is still open: on Dapr every call to an actor, abandoning
     included, comes back in through daprd. The same holds for turns that call other actors.
 
-    SIGHUP reloads ``token_file`` at once; the server also polls the file for changes.
+    SIGHUP reloads ``token_file`` at once; the server also polls the file for changes. Instances whose orchestration
+    does not say how long are kept for ``retention_seconds`` after their end, or for good.
     """
     host = gateway.host
     if gateway.sidecar is not None:
         gateway.sidecar.metadata.address, gateway.sidecar.metadata.port = listener.getsockname()[:2]
     registry = Registry.of(app.registry for app in apps)
-    own = (*OWN_ACTORS, orchestration_actor(registry), schedule_actor(registry))
+    instances = orchestration_actor(registry, retention_seconds=retention_seconds)
+    own = (*OWN_ACTORS, instances, schedule_actor(registry))
     for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):
         await host.register(actor_class)
     await host.start()

@@ -99,6 +99,13 @@ log = logging.getLogger(__name__)
     default=60.0,
     help="Seconds until an idle actor is evicted from memory.",
 )
+@option(
+    "--retention",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Delete instances so long after their end, unless their orchestration says otherwise.",
+    show_default="keep them",
+)
 @option("--no-worker", is_flag=True, help="Do not run activities; 'holdfast worker' does.")
 @option(
     "--drain-timeout",
@@ -131,6 +138,7 @@ def serve(
     allowed_hosts: tuple[str, ...],
     app_id: str,
     idle_timeout: float,
+    retention: float | None,
     no_worker: bool,
     drain_timeout: float,
     body_timeout: float,
@@ -224,6 +232,7 @@ def serve(
             ready=announce,
             token_file=watched,
             worker=not no_worker,
+            retention_seconds=retention,
             tls=tls,
             grpc=grpc_server,
         )

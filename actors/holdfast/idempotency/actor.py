@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -11,9 +12,10 @@ from dapr.actor import Remindable
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.idempotency import requests
 from holdfast.idempotency.interface import IdempotencyActorInterface
-from holdfast.idempotency.record import Record, Status, begin, commit, current, fail, renew
+from holdfast.idempotency.record import Record, Status, begin, commit, current, fail, is_deletable, renew
 from holdfast.kinds import KEY, RECORD
 from holdfast.pushpop.api.replies import iso, refused
+from holdfast.runtime.late_reminders import WAKE
 from holdfast.runtime.unit_of_work import InternalActor
 
 if TYPE_CHECKING:
@@ -75,6 +77,24 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
             record = await self._change(lambda old: renew(old, now, request.owner, lease, request.fence))
             assert record.lease_expires_at is not None
             return {"success": True, "lease_expires_at": iso(record.lease_expires_at)}
+
+        return await self._answer(work)
+
+    async def Delete(self, data: Answer) -> Answer:
+        async def work(now: float) -> Answer:
+            incarnation = requests.Delete.parse(data).incarnation
+            async with self.work.turn() as turn:
+                record = _loaded(await turn.load(RECORD))
+                if record is None or not is_deletable(record, now, incarnation):
+                    turn.owes(None if record is None else _swept_at(record))
+                    return {"success": True, "deleted": False}
+                turn.delete(RECORD)
+                turn.delete(KEY)
+            with suppress(Exception):
+                # It would only find that there is no record.
+                await self.unregister_reminder(WAKE)
+                self.work.woken()
+            return {"success": True, "deleted": True}
 
         return await self._answer(work)
 

@@ -40,4 +40,8 @@ class IdempotencyActorInterface(ActorInterface):
         """``{owner, lease_seconds}``"""
 
     @abstractmethod
+    async def Delete(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{incarnation}``: deletes the record of an instance that was deleted, unless its effect is running."""
+
+    @abstractmethod
     async def Get(self) -> dict[str, Any]: ...

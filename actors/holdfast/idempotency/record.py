@@ -132,6 +132,12 @@ def fail(record: Record | None, now: float, owner: str, error: str, fence: int =
     )
 
 
+def is_deletable(record: Record, now: float, incarnation: str) -> bool:
+    """Returns whether the record belongs to this incarnation of its key, and its effect does not run now."""
+    running = record.status is Status.IN_PROGRESS and (record.lease_expires_at or 0.0) > now
+    return record.incarnation == incarnation and not running
+
+
 def _owned(record: Record | None, now: float, owner: str, fence: int) -> Record:
     record = current(record, now)
     if record is None or (record.owner, record.fence) != (owner, fence):

@@ -61,6 +61,10 @@ class Fail(Request):
         return self.error.replace("\0", "\ufffd")
 
 
+class Delete(Request):
+    incarnation: Name
+
+
 class Renew(Request):
     owner: Owner
     fence: Fence = 0

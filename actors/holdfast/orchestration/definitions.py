@@ -74,6 +74,7 @@ class Orchestration(_Typed):
     mailboxes: Boxes = field(default_factory=Boxes)
     requests: Boxes = field(default_factory=Boxes)
     timeout_seconds: float | None = None
+    retention_seconds: float | None = None
 
     _leading = 1
 
@@ -82,6 +83,7 @@ class Orchestration(_Typed):
             raise TypeError(f"the orchestration {self.name} must be an async function")
         _check_parameters(self.function, self.name, 1, "a context and at most one input")
         _check_seconds(self.timeout_seconds, f"timeout_seconds of {self.name}")
+        _check_seconds(self.retention_seconds, f"retention_seconds of {self.name}")
         _mark(self.function, self)
 
     def deadline(self, begin: float) -> float | None:

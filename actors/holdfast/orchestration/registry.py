@@ -99,5 +99,10 @@ class Registry:
         orchestration.input.check(text, "input")
         return orchestration
 
+    def may_have_record(self, name: str) -> bool:
+        """Returns whether calls of this activity may have idempotency records: not if it is declared without."""
+        activity = self.activity(name)
+        return activity is None or activity.idempotent
+
     def activity(self, name: str) -> Activity | None:
         return self._activities.get(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from pydantic import Field
 
 from holdfast.errors import InvalidRequest
+from holdfast.idempotency.keys import activity_key
 from holdfast.names import DEFAULT_TENANT, check_id
 from holdfast.pushpop.api.requests import Request
 from holdfast.runtime.serialization import dump
@@ -59,8 +60,8 @@ class Job:
 
     @property
     def record_key(self) -> str:
-        """The key of the worker's idempotency record. Ids have no slash, so it never equals a ``key``."""
-        return f"activity/{self.key}"
+        """The key of the worker's idempotency record."""
+        return activity_key(self.instance_id, self.execution_id, self.scheduled_seq)
 
     def __str__(self) -> str:
         """Returns the name of the activity and its instance, for logs."""

@@ -313,6 +313,18 @@ async def scheduled(ctx: Context) -> list[Any]:
     return [ctx.now().isoformat(), await ctx.receive("letters")]
 
 
+@app.activity(idempotent=True)
+async def double_once(number: int) -> int:
+    return 2 * number
+
+
+@app.orchestration(retention_seconds=1.5)
+async def forgotten(ctx: Context, child: str) -> int:
+    ctx.set_status("x" * 2000)
+    await ctx.sub("waiting", instance_id=child, detached=True)
+    return await ctx.call(double_once, 21)
+
+
 @app.orchestration
 async def abandoning(ctx: Context, child: str) -> Any:
     return await ctx.sub(child, instance_id=f"{ctx.instance_id}-child", on_parent_end="abandon")

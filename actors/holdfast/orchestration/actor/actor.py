@@ -18,6 +18,7 @@ from holdfast.errors import (
 from holdfast.kinds import ENDING, HEAD, INPUT, ORCHESTRATION_TYPE
 from holdfast.logs import counted
 from holdfast.names import is_of_default_tenant, split_instance_actor
+from holdfast.orchestration.actor import deletion
 from holdfast.orchestration.actor.cache import InstanceCache
 from holdfast.orchestration.actor.dispatcher import EffectDispatcher
 from holdfast.orchestration.actor.loaded_instance import LoadedInstance, TurnFull
@@ -28,7 +29,6 @@ from holdfast.orchestration.api.interface import OrchestrationActorInterface, Or
 from holdfast.orchestration.core import messages
 from holdfast.orchestration.core.instance import Verdict
 from holdfast.orchestration.core.limits import TURN_BYTES
-from holdfast.orchestration.core.replay import unanswered
 from holdfast.orchestration.index.tenant_index import TenantDirectory
 from holdfast.orchestration.index.writer import IndexWriter, confirm
 from holdfast.orchestration.recovery.fresh_ids import FreshIds
@@ -46,7 +46,6 @@ from holdfast.wire.deferred import DEFERRED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.registry import Registry
     from holdfast.orchestration.storage.outbox import Entry, Part
     from holdfast.runtime.unit_of_work import Turn
@@ -64,6 +63,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     exact_numbers = False
 
     registry: ClassVar[Registry]
+    #: How long ended instances are kept whose orchestration does not say; None for good.
+    retention_seconds: ClassVar[float | None] = None
     #: For tests: every turn replays the history.
     always_replay: ClassVar[bool] = False
 
@@ -244,6 +245,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             state = await self._state(turn)
             if woken:
                 state.left_to_recovery = None
+            await deletion.delete_if_over(turn, state, self.registry, self.now(), self.retention_seconds)
             if unsaved is not None:
                 await state.fail(turn, unsaved)
             replies = await self._answer_in_order(turn, state, calls)
@@ -268,7 +270,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             news = await self._news(turn, record)
             replied = await self._replied(turn, state)
             # While it is BLOCKED the deadline is the next retry of its code, which a server start retries as well.
-            turn.wake_at(self._next_deadline(state), needed=record.blocking.reason is None)
+            # A deletion that is late does no harm.
+            turn.wake_at(self._next_deadline(state), needed=record.blocking.reason is None and not record.ended)
             if changes and state.owes:
                 await self._rescue_list.watch(self)
             elif woken and state.owes:
@@ -397,10 +400,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         record = _existing(state.record)
         if not (record.ended or force):
             raise Conflict("The orchestration has not ended: cancel it first, or force it.")
-        awaited: list[Event] = []
-        if not record.ended:
-            awaited = unanswered(await turn.drive(record.history()))
-        state.replace(record.deleted(awaited, self.now()))
+        await deletion.delete(turn, state, self.registry, self.now())
         return {"success": True}
 
     async def _listed(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
@@ -435,7 +435,11 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     def _next_deadline(self, state: LoadedInstance) -> float | None:
         record = state.record
-        return self.now() if record.has_deferred_deletes or record.blocking.delivering else record.next_moment
+        if record.has_deferred_deletes or record.blocking.delivering:
+            return self.now()
+        if record.ended:
+            return deletion.next_deletion(record, self.now(), self.retention_seconds)
+        return record.next_moment
 
     # After a turn
 
@@ -529,13 +533,14 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         await CallBatcher.of(self.host, ORCHESTRATION_TYPE).call(self.id.id, method, dump(data))
 
 
-def orchestration_actor(registry: Registry, *, always_replay: bool = False) -> type[OrchestrationActor]:
+def orchestration_actor(
+    registry: Registry, *, retention_seconds: float | None = None, always_replay: bool = False
+) -> type[OrchestrationActor]:
     """Returns the actor class to register with a host, whose instances run the orchestrations of ``registry``."""
     # The SDK looks for Remindable among a class's own bases only.
     bases = (OrchestrationActor, Remindable)
-    made: type[OrchestrationActor] = type(
-        ORCHESTRATION_TYPE, bases, {"registry": registry, "always_replay": always_replay}
-    )
+    own = {"registry": registry, "retention_seconds": retention_seconds, "always_replay": always_replay}
+    made: type[OrchestrationActor] = type(ORCHESTRATION_TYPE, bases, own)
     return made
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from holdfast.errors import Capacity, Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
-from holdfast.kinds import ORCHESTRATION_TYPE, QUEUE_TYPE
+from holdfast.errors import Capacity, Conflict, HoldfastError, InvalidRequest, NotFound, TooLarge, Unavailable
+from holdfast.idempotency.interface import record_id
+from holdfast.idempotency.keys import activity_key
+from holdfast.kinds import IDEMPOTENCY_TYPE, ORCHESTRATION_TYPE, QUEUE_TYPE
 from holdfast.names import qualify
-from holdfast.orchestration.core.effects import CancelSubOrchestration, NotifyParent, RunActivity, StartSubOrchestration
+from holdfast.orchestration.core.effects import (
+    CancelSubOrchestration,
+    DeleteRecords,
+    NotifyParent,
+    RunActivity,
+    StartSubOrchestration,
+)
 from holdfast.orchestration.core.failures import Failure
 from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.serialization import dump
@@ -28,6 +37,8 @@ Answer = dict[str, Any]
 _NEVER = (InvalidRequest.code, TooLarge.code)
 # Error codes of a parent that does not wait any more, because it has ended or was deleted.
 _GONE = (NotFound.code, Conflict.code)
+# Idempotency records that are deleted at the same time.
+_RECORDS_AT_ONCE = 8
 # The largest number of items in one push.
 _ACTIVITIES_AT_ONCE = 1000
 # The total size of the inputs in one push; each input also has its own limit.
@@ -63,6 +74,8 @@ class EffectDispatcher:
                 await self._cancel(effect)
             elif isinstance(effect, NotifyParent):
                 await self._tell(effect)
+            elif isinstance(effect, DeleteRecords):
+                await self._delete_records(effect)
             else:
                 continue
             arrived([effect])
@@ -179,6 +192,23 @@ class EffectDispatcher:
             raise Unavailable(
                 f"The parent {effect.parent.instance_id} refuses the outcome of its child: {answer.get('message')}"
             )
+
+    async def _delete_records(self, effect: DeleteRecords) -> None:
+        body = dump({"incarnation": effect.incarnation})
+        room = asyncio.Semaphore(_RECORDS_AT_ONCE)
+
+        async def delete(execution_id: int, seq: int) -> None:
+            record = record_id(self._tenant, activity_key(effect.instance_id, execution_id, seq))
+            async with room:
+                # Deleted, or kept because it belongs to a later instance or is in use: any reply is fine.
+                await self._host.invoke_method(IDEMPOTENCY_TYPE, record, "Delete", body)
+
+        try:
+            async with asyncio.TaskGroup() as calls:
+                for execution_id, seq in effect.calls:
+                    calls.create_task(delete(execution_id, seq))
+        except* HoldfastError as errors:
+            raise Unavailable(f"Idempotency records cannot be deleted: {errors.exceptions[0]}") from errors
 
     async def _call(self, actor_type: str, name: str, method: str, data: Any) -> Answer:
         return await CallBatcher.of(self._host, actor_type).call(qualify(self._tenant, name), method, dump(data))

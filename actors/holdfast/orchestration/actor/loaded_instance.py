@@ -13,7 +13,7 @@ from holdfast.kinds import ENDING
 from holdfast.logs import counted
 from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
 from holdfast.orchestration.actor.open_requests import open_requests
-from holdfast.orchestration.core.effects import ABANDON, RunActivity, StartSubOrchestration
+from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
 from holdfast.orchestration.core.history import EventRaised, RequestAnswered
 from holdfast.orchestration.core.instance import Blocked, Instance, Verdict
@@ -260,6 +260,7 @@ class LoadedInstance:
             self._log(logging.INFO, "orchestration %s is no longer BLOCKED and continues", instance.instance_id)
         self.record.add_turn(instance, delivery.events, delivery.effects, now)
         self.answered += [event.request_id for event in delivery.events if isinstance(event, RequestAnswered)]
+        self._note_retention(delivery.effects)
         for place, (message, reply) in enumerate(zip(messages, delivery.replies, strict=True)):
             call = called.get(place)
             if reply is Verdict.NEVER_SCHEDULED:
@@ -269,6 +270,14 @@ class LoadedInstance:
                 ended = "completed" if message.error is None else "failed"
                 self._latencies.append((call.name, ended, max(0.0, now - call.timestamp)))
         return delivery.replies
+
+    def _note_retention(self, effects: Sequence[Effect]) -> None:
+        retention = self.record.retention
+        with suppress(UnknownOrchestration):  # a start that was refused
+            retention.seconds = self._registry.orchestration(self.record.name, self.record.version).retention_seconds
+        retention.has_records = retention.has_records or any(
+            isinstance(effect, RunActivity) and self._registry.may_have_record(effect.name) for effect in effects
+        )
 
     def _note_overrun(self, instance: Instance, now: float) -> None:
         if instance.started is not None:
@@ -449,7 +458,7 @@ class LoadedInstance:
         """Returns whether an effect still has to be sent: not if its call has a result or was withdrawn."""
         if not isinstance(effect, RunActivity | StartSubOrchestration):
             return True
-        if isinstance(effect, StartSubOrchestration) and (effect.parent is None or effect.on_parent_end == ABANDON):
+        if isinstance(effect, StartSubOrchestration) and effect.is_for_good:
             return True
         if self.record.ended:
             return False

@@ -84,6 +84,11 @@ class StartSubOrchestration(Effect):
     def target(self) -> str:
         return f"instance {self.instance_id}"
 
+    @property
+    def is_for_good(self) -> bool:
+        """Whether the child goes on without this instance, so that it is started whatever has become of its call."""
+        return self.parent is None or self.on_parent_end == ABANDON
+
     @classmethod
     def of(cls, event: SubOrchestrationScheduled, starter: str, incarnation: str) -> StartSubOrchestration:
         return cls(
@@ -131,6 +136,21 @@ class NotifyParent(Effect):
         return f"instance {self.parent.instance_id}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRecords(Effect):
+    """Deletes the idempotency records of activities of an instance that was deleted."""
+
+    instance_id: str
+    #: The incarnation of the instance: a later one with the same id has records of its own.
+    incarnation: str
+    #: The number of the execution and of the event of each call.
+    calls: list[list[int]]
+
+    @property
+    def target(self) -> str:
+        return "idempotency records"
+
+
 def _parent(event: SubOrchestrationScheduled, starter: str, incarnation: str) -> Parent:
     return Parent(
         instance_id=starter, execution_id=event.execution_id, scheduled_seq=event.seq, incarnation=incarnation
@@ -139,7 +159,14 @@ def _parent(event: SubOrchestrationScheduled, starter: str, incarnation: str) ->
 
 _TYPES: dict[str, type[Effect]] = {
     kind.__name__: kind
-    for kind in (RunActivity, CancelActivity, StartSubOrchestration, CancelSubOrchestration, NotifyParent)
+    for kind in (
+        RunActivity,
+        CancelActivity,
+        StartSubOrchestration,
+        CancelSubOrchestration,
+        NotifyParent,
+        DeleteRecords,
+    )
 }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from holdfast.orchestration.core.effects import load_effect
+from holdfast.orchestration.core.effects import StartSubOrchestration, load_effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,6 +61,8 @@ class Entry:
     arrived: int = 0
     #: Whether it was read from the store.
     restored: bool = False
+    #: Whether it starts a child that the instance does not wait for, or that goes on without it.
+    starts_for_good: bool = False
     #: The stored form, when that is a part of the head, and its size in bytes.
     small: dict[str, Any] | None = None
     size: int = 0
@@ -84,10 +86,14 @@ class Entry:
     def is_to_be_stored(self) -> bool:
         """Returns whether the arrival of effects must be stored at once, not with the next write of the instance.
 
-        An entry that arrives completely right after it was saved needs no write of its own. An entry that was restored,
-        or that a target refuses, would be sent again as a whole after a crash. It is written when none of its parts is
-        being sent, or when half of it has arrived, so at most each time it halves.
+        An entry that arrives completely right after it was saved needs no write of its own, unless it starts a child
+        that goes on without this instance: sent again after a crash much later, when the child was deleted, it would
+        start the child again. An entry that was restored, or that a target refuses, would be sent again as a whole
+        after a crash. It is written when none of its parts is being sent, or when half of it has arrived, so at most
+        each time it halves.
         """
+        if self.arrived and self.starts_for_good and self.has_arrived:
+            return True
         if not self.arrived or not (self.restored or any(part.failures for part in self.parts.values())):
             return False
         return 2 * self.arrived >= self.stored or not any(part.sending for part in self.parts.values())
@@ -247,15 +253,17 @@ class Outbox:
 def _entry(number: int, effects: Iterable[Effect], saved_at: float, *, send_at: float, restored: bool = False) -> Entry:
     parts: dict[str, Part] = {}
     count = 0
+    starts_for_good = False
     for effect in effects:
         if (target := effect.target) is None:
             continue
+        starts_for_good = starts_for_good or (isinstance(effect, StartSubOrchestration) and effect.is_for_good)
         count += 1
         if part := parts.get(target):
             part.effects.append(effect)
         else:
             parts[target] = Part([effect], send_at, again=restored)
-    return Entry(number, saved_at, parts, stored=count, restored=restored)
+    return Entry(number, saved_at, parts, count, restored=restored, starts_for_good=starts_for_good)
 
 
 def _key(number: int) -> str:

@@ -17,7 +17,7 @@ import orjson
 from holdfast.errors import StorageBroken
 from holdfast.kinds import CUSTOM_STATUS, ENDING, HEAD, INPUT
 from holdfast.orchestration.core import history as events_of
-from holdfast.orchestration.core.effects import CancelSubOrchestration, NotifyParent
+from holdfast.orchestration.core.effects import CancelSubOrchestration, DeleteRecords, NotifyParent
 from holdfast.orchestration.core.event_ids import StoredEventIds
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.json_records import Parent
@@ -28,6 +28,7 @@ from holdfast.orchestration.storage.blocking import Blocking
 from holdfast.orchestration.storage.mail import StoredMail
 from holdfast.orchestration.storage.outbox import Outbox
 from holdfast.orchestration.storage.replies import StoredReplies
+from holdfast.orchestration.storage.retention import Retention
 from holdfast.orchestration.tags import merged
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class InstanceRecord:
         #: When it has to have ended, and fails with kind ``timeout``; None for no limit.
         self.deadline: float | None = None
         self.tags: Tags = {}
+        self.retention = Retention()
         #: The priority of its activities, unless a call has its own.
         self.priority = 0
         #: The number of events of the current execution.
@@ -211,10 +213,11 @@ class InstanceRecord:
         """Makes the next save include the index entry, even without other changes."""
         self._dirty = self._dirty or self.listed != self._saved_listed
 
-    def deleted(self, awaited: Sequence[Event], now: float) -> InstanceRecord:
+    def deleted(self, awaited: Sequence[Event], now: float, others: Sequence[Effect] = ()) -> InstanceRecord:
         """Returns the record after a deletion: effects to dispatch, and state values to delete later.
 
-        ``awaited`` are the open calls of an instance that has not ended: its children are cancelled.
+        ``awaited`` are the open calls of an instance that has not ended: its children are cancelled. ``others`` are
+        further effects to dispatch.
         """
         assert self.seed is not None
         children = [event for event in awaited if isinstance(event, events_of.SubOrchestrationScheduled)]
@@ -222,7 +225,8 @@ class InstanceRecord:
         if self.parent is not None and not self.ended:
             failure = Failure(type="Deleted", message="It was deleted before it had ended.", kind="cancelled")
             self.outbox.put([NotifyParent(parent=self.parent, error=failure)], now)
-        self.outbox.keep(lambda effect: isinstance(effect, NotifyParent | CancelSubOrchestration))
+        self.outbox.keep(lambda effect: isinstance(effect, NotifyParent | CancelSubOrchestration | DeleteRecords))
+        self.outbox.put(others, now)
         left = InstanceRecord(self.instance_id)
         # Assume that the index has an entry: a process may have written it and crashed before saving that.
         left.listed = left._saved_listed = self.listing
@@ -302,6 +306,11 @@ class InstanceRecord:
         if execution_id == self.execution_id:
             return self.events
         return self._earlier[execution_id][1] if execution_id in self._earlier else None
+
+    @property
+    def kept_executions(self) -> tuple[int, ...]:
+        """The executions whose histories are kept."""
+        return (*self._earlier, self.execution_id)
 
     def page(self, execution_id: int, after: int, limit: int, *, with_mail: bool = True) -> Reads[list[Event]]:
         """Reads up to ``limit`` events after event ``after``, limited in bytes, but at least one if there is any.
@@ -486,6 +495,7 @@ class InstanceRecord:
             **({"waiting_for": self.waiting_for} if self.waiting_for else {}),
             **self.blocking.dump(),
             **({} if self.deadline is None else {"deadline": self.deadline}),
+            **self.retention.dump(),
             **({"tags": self.tags} if self.tags else {}),
             **({"priority": self.priority} if self.priority else {}),
         }
@@ -517,7 +527,7 @@ class InstanceRecord:
         record.outbox = yield from Outbox.restore(head)
         record.blocking = Blocking.restore(head)
         record.tags, record.priority = head.get("tags", {}), head.get("priority", 0)
-        record.deadline = head.get("deadline")
+        record.deadline, record.retention = head.get("deadline"), Retention.restore(head)
         record.waiting_for = head.get("waiting_for", [])
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
