@@ -18,6 +18,10 @@ kind: Configuration
 metadata:
   name: holdfast-local
 spec:
+  # Actors may save values with a time to live on both hosts.
+  features:
+  - name: ActorStateTTL
+    enabled: true
   nameResolution:
     component: kubernetes
     version: v1

@@ -72,7 +72,6 @@ INVOCATION = {
 
 _IDS = "daprd takes any id into the keys of its store"
 _NOT_SERVED = "the embedded host has no such building block"
-_TTL = "daprd's ActorStateTTL is a preview feature; the embedded host always has it"
 _OTHER_WORDS = "the words are of Dapr's scheduler"
 
 #: Calls over gRPC.
@@ -90,8 +89,9 @@ GRPC = {
     "state of an id with a slash": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
     "state of an id with bars": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
     "a transaction of an actor without an id": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
-    "a transaction with a time to live": GrpcDifference(_TTL, "OK"),
-    "a transaction with a senseless time to live": GrpcDifference(_TTL, "INTERNAL", "error parsing TTL"),
+    "a transaction with a senseless time to live": GrpcDifference(
+        "the words are Go's", "INTERNAL", "error parsing TTL"
+    ),
     "a reminder of an actor without an id": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
     "a reminder of an id with a slash": GrpcDifference(_IDS, "INVALID_ARGUMENT", "actorId"),
     "a reminder without any time": GrpcDifference(_OTHER_WORDS, "INTERNAL", "error creating actor reminder"),
