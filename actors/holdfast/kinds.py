@@ -9,6 +9,7 @@ INSTANCE_INDEX_TYPE = "InstanceIndexActor"
 TENANT_INDEX_TYPE = "TenantIndexActor"
 RESCUER_TYPE = "RescuerActor"
 IDEMPOTENCY_TYPE = "IdempotencyActor"
+RECORD_USAGE_TYPE = "RecordUsageActor"
 NOTIFIER_TYPE = "NotifierActor"
 SCHEDULE_TYPE = "ScheduleActor"
 SCHEDULE_INDEX_TYPE = "ScheduleIndexActor"
@@ -21,6 +22,7 @@ OWN_TYPES = CLIENT_TYPES | {
     INSTANCE_INDEX_TYPE,
     TENANT_INDEX_TYPE,
     RESCUER_TYPE,
+    RECORD_USAGE_TYPE,
     NOTIFIER_TYPE,
     SCHEDULE_TYPE,
     SCHEDULE_INDEX_TYPE,

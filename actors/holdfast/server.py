@@ -45,6 +45,8 @@ from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.gateway.routing import Endpoints, PrefixRouter
 from holdfast.gateway.schedules import Schedules
 from holdfast.idempotency.actor import IdempotencyActor
+from holdfast.idempotency.usage_actor import RecordUsageActor
+from holdfast.idempotency.usage_reports import UsageReports
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.index.instance_index import InstanceIndexActor
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
@@ -88,6 +90,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
     TenantIndexActor,
     RescuerActor,
     IdempotencyActor,
+    RecordUsageActor,
     ScheduleIndexActor,
 )
 
@@ -148,7 +151,7 @@ def create_gateway(
     queues = Queues(host.client, quotas, alone=isinstance(host, InProcessHost))
     orchestrations = Orchestrations(host.client)
     lists = OrchestrationLists(host.client)
-    idempotency = Idempotency(host.client, quotas)
+    idempotency = Idempotency(host.client, quotas, alone=isinstance(host, InProcessHost))
     schedules = Schedules(host.client)
     audit = AuditLog()
     routes = (queues, orchestrations, lists, idempotency, schedules)
@@ -331,6 +334,7 @@ async def _finish(
             together.create_task(asyncio.wait(requests, timeout=grace))
     await RescueList.of(gateway.host.client).settle(_SETTLE_SECONDS)
     await gateway.close()
+    await UsageReports.of(gateway.host.client).close()
     await gateway.host.finish_turns()
 
 

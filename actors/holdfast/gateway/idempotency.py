@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Forbidden, InvalidRequest
+from holdfast.errors import Forbidden, InvalidRequest, NotFound
 from holdfast.gateway.auth.principal import Role
 from holdfast.gateway.openapi import idempotency as documents
 from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.gateway.quotas.record_usage import RecordUsage
 from holdfast.gateway.routing import Endpoint
 from holdfast.idempotency.interface import record_id
-from holdfast.idempotency.record import DEFAULT_RETENTION
+from holdfast.idempotency.record import RECORD_BYTES
 from holdfast.idempotency.requests import MAX_KEY
 from holdfast.kinds import IDEMPOTENCY_TYPE
-from holdfast.names import OWN_TENANT
+from holdfast.names import OWN_TENANT, check_tenant
 from holdfast.runtime.serialization import dump, load
 from holdfast.wire.errors import raise_for_refusal
 
@@ -31,9 +32,9 @@ Answer = dict[str, Any]
 class Idempotency:
     """The handlers of the idempotency endpoints."""
 
-    def __init__(self, client: HostClient, quotas: Quotas = NO_QUOTAS) -> None:
+    def __init__(self, client: HostClient, quotas: Quotas = NO_QUOTAS, *, alone: bool = False) -> None:
         self._client = client
-        self._usage = RecordUsage(quotas, client.now) if quotas.limit_idempotency else None
+        self._usage = RecordUsage(client, quotas, alone=alone) if quotas.limit_idempotency else None
 
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/idempotency/{tenant}/{key}"
@@ -52,19 +53,17 @@ class Idempotency:
             if name in data:
                 raise InvalidRequest(f"{name}: belongs in the path, not in the body")
         if self._usage is not None:
-            self._usage.check(tenant, record_id(tenant, key))
+            await self._usage.check(tenant, partial(self._exists, call))
         answer = await self._ask(call, "Begin", data | {"tenant": tenant, "key": key})
         if self._usage is not None and answer["outcome"] == "run":
-            self._usage.note(tenant, record_id(tenant, key), len(key.encode()), DEFAULT_RETENTION)
+            self._usage.note(tenant, RECORD_BYTES + len(key.encode()))
         return answer
 
     async def commit(self, call: HttpRequest) -> Answer:
         body, data = await call.json_object()
         answer = await self._ask(call, "Commit", data)
         if self._usage is not None:
-            tenant, key = _names(call)
-            kept = data.get("retention_seconds", DEFAULT_RETENTION)
-            self._usage.note(tenant, record_id(tenant, key), len(key.encode()) + len(body), kept)
+            self._usage.note(_names(call)[0], len(body))
         return answer
 
     async def get(self, call: HttpRequest) -> Answer:
@@ -78,6 +77,13 @@ class Idempotency:
             return await self._ask(call, method, data)
 
         return send
+
+    async def _exists(self, call: HttpRequest) -> bool:
+        try:
+            await self._ask(call, "Get", None)
+        except NotFound:
+            return False
+        return True
 
     async def _ask(self, call: HttpRequest, method: str, data: Any) -> Answer:
         body = b"" if data is None else dump(data)
@@ -98,4 +104,4 @@ def _names(call: HttpRequest) -> tuple[str, str]:
     if caller.bound and tenant != caller.tenant:
         # Checked before any lookup, so that the answer does not reveal whether the record exists.
         raise Forbidden("This token is bound to another tenant than the one in the path.")
-    return tenant, key
+    return check_tenant(tenant), key

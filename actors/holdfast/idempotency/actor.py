@@ -11,8 +11,9 @@ from dapr.actor import Remindable
 
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.idempotency import requests
-from holdfast.idempotency.interface import IdempotencyActorInterface
+from holdfast.idempotency.interface import IdempotencyActorInterface, tenant_of
 from holdfast.idempotency.record import Record, Status, begin, commit, current, fail, is_deletable, renew
+from holdfast.idempotency.usage_reports import UsageReports
 from holdfast.kinds import KEY, RECORD
 from holdfast.pushpop.api.replies import iso, refused
 from holdfast.runtime.late_reminders import WAKE
@@ -33,12 +34,21 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
 
     exact_numbers = False
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._tenant = tenant_of(self.id.id)
+        self._usage = UsageReports.of(self.host)
+
     async def Begin(self, data: Answer) -> Answer:
         async def work(now: float) -> Answer:
             request = requests.Begin.parse(data)
             owner = request.owner or secrets.token_urlsafe(12)
             record = await self._change(
-                lambda old: begin(old, now, owner, request.lease_seconds, request.incarnation, request.fence), request
+                lambda old: begin(
+                    *(old, now, owner, request.lease_seconds, request.incarnation, request.fence),
+                    key_bytes=len(request.key.encode()),
+                ),
+                request,
             )
             if record.status is Status.SUCCESS:
                 return {"outcome": "done", "result": _value(record.result)}
@@ -90,6 +100,7 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
                     return {"success": True, "deleted": False}
                 turn.delete(RECORD)
                 turn.delete(KEY)
+            self._usage.changed(self._tenant, record, None)
             with suppress(Exception):
                 # It would only find that there is no record.
                 await self.unregister_reminder(WAKE)
@@ -144,6 +155,8 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
                 # Not needed for the save: every operation checks whether the record has expired. The reminder only
                 # deletes the record of a key that is not used any more.
                 turn.wake_at(_swept_at(record), needed=False)
+        if record != old:
+            self._usage.changed(self._tenant, old, record)
         return record
 
 

@@ -22,6 +22,11 @@ def record_id(tenant: str, key: str) -> str:
     return f"{check_tenant(tenant or DEFAULT_TENANT)}@{hashlib.sha256(key.encode()).hexdigest()}"
 
 
+def tenant_of(actor_id: str) -> str:
+    """Returns the tenant of the record with this actor id."""
+    return actor_id.partition("@")[0]
+
+
 class IdempotencyActorInterface(ActorInterface):
     @abstractmethod
     async def Begin(self, data: dict[str, Any]) -> dict[str, Any]:

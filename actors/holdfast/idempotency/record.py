@@ -12,6 +12,9 @@ from holdfast.errors import AlreadyInProgress, LeaseLost
 DEFAULT_LEASE, MAX_LEASE = 30, 3600
 DEFAULT_RETENTION, MAX_RETENTION = 24 * 60 * 60, 365 * 24 * 60 * 60
 
+#: The size of a record without its key, its result and its error.
+RECORD_BYTES = 512
+
 
 class Status(StrEnum):
     IN_PROGRESS = "IN_PROGRESS"
@@ -38,6 +41,14 @@ class Record:
     incarnation: str | None = None
     #: Orders successive holders with the same owner name; a lower fence is refused.
     fence: int = 0
+    #: The size of the key, which is stored beside the record.
+    key_bytes: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that the record counts in a quota."""
+        texts = (self.result, self.last_error)
+        return RECORD_BYTES + self.key_bytes + sum(len(text.encode()) for text in texts if text is not None)
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None}
@@ -53,7 +64,14 @@ def current(record: Record | None, now: float) -> Record | None:
 
 
 def begin(
-    record: Record | None, now: float, owner: str, lease_seconds: float, incarnation: str | None = None, fence: int = 0
+    record: Record | None,
+    now: float,
+    owner: str,
+    lease_seconds: float,
+    incarnation: str | None = None,
+    fence: int = 0,
+    *,
+    key_bytes: int = 0,
 ) -> Record:
     """Takes the lease, or returns a success as it is. Raises AlreadyInProgress while another owner has the lease.
 
@@ -83,6 +101,7 @@ def begin(
         last_error=None if record is None else record.last_error,
         incarnation=incarnation if record is None else record.incarnation,
         fence=fence,
+        key_bytes=key_bytes,
     )
 
 
@@ -111,6 +130,7 @@ def commit(
         result=result,
         incarnation=running.incarnation,
         fence=fence,
+        key_bytes=running.key_bytes,
     )
 
 
@@ -129,6 +149,7 @@ def fail(record: Record | None, now: float, owner: str, error: str, fence: int =
         last_error=error,
         incarnation=running.incarnation,
         fence=fence,
+        key_bytes=running.key_bytes,
     )
 
 

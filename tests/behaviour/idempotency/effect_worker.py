@@ -35,10 +35,10 @@ class Dying(IdempotencyCalls):
 
     step = ""
 
-    async def call(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def _send(self, what: str, body: bytes) -> dict[str, Any]:
         if (what, self.step) == ("begin", "begin"):
             die()
-        answer = await super().call(what, body)
+        answer = await super()._send(what, body)
         if (what, self.step) in (("begin", "begun"), ("commit", "recorded")):
             die()
         return answer

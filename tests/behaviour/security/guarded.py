@@ -40,7 +40,7 @@ TOKENS = {name: f"{name}-0123456789abcdef" for name in ("reader", "user", "opera
 DAPR = {"DAPR_API_TOKEN": "the way in 0123456789", "APP_API_TOKEN": "the way back 0123456789"}
 
 # Lists that are kept up to date after the answer.
-_LISTS = ("IndexActor||", "NotifierActor||", "RescuerActor||")
+_LISTS = ("IndexActor||", "NotifierActor||", "RecordUsageActor||", "RescuerActor||")
 
 
 def entry(name: str, **changes: str) -> dict[str, str]:
@@ -101,8 +101,12 @@ class Guarded(ABC):
         self._app = ChildProcess(
             "app", command, log=self.folder / "app.log", folder=self.folder, environment=environment or {}
         )
-        await self._app.start()
-        await self._app.wait_ready(answers_ok(f"http://127.0.0.1:{self.port}/readyz"))
+        await self.start_again()
+
+    async def start_again(self) -> None:
+        """Starts the app, for the first time or after it was stopped."""
+        await self.app.start()
+        await self.app.wait_ready(answers_ok(f"http://127.0.0.1:{self.port}/readyz"))
 
     def write(self, *entries: Mapping[str, str]) -> None:
         """Puts these into the file's place, as careful people do."""

@@ -207,6 +207,10 @@ async def test_a_large_body_for_an_actor(server: Repeating, what: str) -> None:
         ),
         *(("TenantIndexActor/x/method/Add", body) for body in (b"1", b"{}", b"null", b'"@"')),
         *(("QueueIndexActor/x/method/Add", body) for body in (b"1", b"{}", b"[]", b'"@"')),
+        *(
+            ("RecordUsageActor/x/method/Add", b'{"sender":"x","number":1,"changes":%b}' % body)
+            for body in (b"1", b"[]", b'{"x":1}', b'{"1":1.5}', b'{"1":9007199254740993}')
+        ),
         *(("NotifierActor/x/method/Notify", body) for body in (b"1", b"{}", b'{"topic":1,"payload":null}')),
     ],
 )

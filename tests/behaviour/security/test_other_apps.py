@@ -38,6 +38,8 @@ INTERNAL = [
     ("TenantIndexActor", "0", "List", {}),
     ("NotifierActor", "0", "ProcessId", None),
     ("RescuerActor", "0", "ProcessId", None),
+    ("RecordUsageActor", "@acme@records", "Total", None),
+    ("RecordUsageActor", "records", "Add", {"sender": "x", "number": 1, "changes": {"99999999999": -1}}),
 ]
 
 

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
+from tests.behaviour.security.guarded import OnDapr, OnEmbedded
 from tests.support.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from tests.behaviour.security.guarded import Guarded
 
 KIBIBYTE = 1024
 QUOTAS = """
@@ -66,3 +69,33 @@ async def test_idempotency_records_fill_a_quota(server: Server) -> None:
     assert (await ask(server, "greedy", "GET", "/idempotency/~/second"))[0] == 404
     assert (await ask(server, "greedy", "POST", "/idempotency/~/first/begin"))[1]["outcome"] == "done"
     assert (await ask(server, "honest", "POST", "/idempotency/~/second/begin"))[0] == 200
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(kind, id=kind.host, marks=pytest.mark.xdist_group(f"attacks-quotas-{kind.host}"))
+        for kind in (OnEmbedded, OnDapr)
+    ]
+)
+async def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Guarded]:
+    (tmp_path / "holdfast.toml").write_text("[tenants.acme]\nmax_idempotency_bytes = 20_000\n")
+    async with request.param(tmp_path) as running:
+        yield running
+
+
+async def test_idempotency_records_still_count_after_a_restart(guarded: Guarded) -> None:
+    async def begin(key: str) -> tuple[int, Any]:
+        answer = await guarded.ask("POST", f"/idempotency/~/{key}/begin", token="acme-user")
+        return answer.status, answer.body
+
+    status, begun = await begin("first")
+    assert status == 200
+    commit = {"owner": begun["owner"], "result": "x" * 30_000}
+    (await guarded.ask("POST", "/idempotency/~/first/commit", commit, token="acme-user")).ok()
+    await guarded.app.terminate()
+    await guarded.start_again()
+    status, refused = await begin("second")
+    assert (status, refused["error_code"]) == (429, "CAPACITY")
+    status, begun = await begin("first")
+    assert (status, begun["outcome"]) == (200, "done")
+    assert (await guarded.ask("POST", "/idempotency/~/second/begin", token="user")).status == 200

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.idempotency.actor import IdempotencyActor
+from holdfast.idempotency.usage_actor import RecordUsageActor
 from holdfast.orchestration.actor.actor import OrchestrationActor
 from holdfast.orchestration.index.instance_index import InstanceIndexActor
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
@@ -86,6 +87,7 @@ def test_only_the_values_of_a_transaction_are_changed() -> None:
         OrchestrationActor,
         PushPopActor,
         QueueIndexActor,
+        RecordUsageActor,
         TenantIndexActor,
         RescuerActor,
     ],

@@ -27,7 +27,7 @@ class Quota:
     max_items: int | None = None
     #: Bytes of these items.
     max_bytes: int | None = None
-    #: Bytes of the idempotency records that were written through this process and have not expired.
+    #: Bytes of the idempotency records that have not expired.
     max_idempotency_bytes: int | None = None
     requests_per_second: float | None = None
 

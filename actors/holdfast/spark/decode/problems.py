@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.kinds import INSTANCE_INDEX_TYPE, NOTIFIER_TYPE, QUEUE_INDEX_TYPE, RESCUER_TYPE, TENANT_INDEX_TYPE
+from holdfast.kinds import CLIENT_TYPES, OWN_TYPES
 from holdfast.names import split_tenant
 from holdfast.spark.decode.decoder import BROKEN, SEPARATOR, Address, Decoder, Problem
 from holdfast.spark.decode.tables import TABLES, Instances, Queues, Table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOREIGN = "foreign"
 #: Holdfast's actor types whose values are in no table.
-_OTHERS = (QUEUE_INDEX_TYPE, INSTANCE_INDEX_TYPE, TENANT_INDEX_TYPE, NOTIFIER_TYPE, RESCUER_TYPE)
+_OTHERS = tuple(sorted(OWN_TYPES - CLIENT_TYPES))
 
 
 class _Referring(Table):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.gateway.middleware.body_limits import MAX_BODY, MAX_CALL, MAX_TEXT_CALL
 from holdfast.idempotency import requests as idempotency_requests
 from holdfast.idempotency.interface import record_id
+from holdfast.idempotency.usage_actor import Report
 from holdfast.kinds import (
     IDEMPOTENCY_TYPE,
     INSTANCE_INDEX_TYPE,
@@ -15,6 +16,7 @@ from holdfast.kinds import (
     ORCHESTRATION_TYPE,
     QUEUE_INDEX_TYPE,
     QUEUE_TYPE,
+    RECORD_USAGE_TYPE,
     RESCUER_TYPE,
     TENANT_INDEX_TYPE,
 )
@@ -189,6 +191,8 @@ def of_actors() -> Iterator[Operation]:
         (TENANT_INDEX_TYPE, "Since", {"type": "integer", "minimum": 0}),
         (NOTIFIER_TYPE, "Notify", _NOTIFICATION),
         (NOTIFIER_TYPE, "ProcessId", None),
+        (RECORD_USAGE_TYPE, "Add", _schema(Report)),
+        (RECORD_USAGE_TYPE, "Total", None),
         (RESCUER_TYPE, "Batch", _BATCH),
         (RESCUER_TYPE, "Settled", _schema(SettledRequest)),
         ("UnknownActor", "Push", _ANY),
