@@ -318,3 +318,48 @@ def test_what_there_is_nothing_to_work_on_in_is_one_sentence(holdfast: Command) 
     ended = holdfast("worker", "idle", "--url", f"http://127.0.0.1:{free_port()}")
     assert ended.code == 1
     assert ended.error == "holdfast: There are no activities in idle: name an app that declares some.\n"
+
+
+TWO_QUEUES = """
+from holdfast import App, Context
+
+app = App()
+
+
+@app.activity(queue="fast")
+async def quick() -> str:
+    return "quick"
+
+
+@app.activity(queue="slow")
+async def thorough() -> str:
+    return "thorough"
+
+
+@app.orchestration
+async def both(ctx: Context) -> list[str]:
+    return [await ctx.call(quick), await ctx.call(thorough)]
+"""
+
+
+async def test_a_worker_works_for_the_queues_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "two_queues.py").write_text(TWO_QUEUES)
+    app = "two_queues:app"
+    async with Server(tmp_path, app, "--no-worker") as server, Client(server.url) as client:
+        run = await client.start("both")
+        async with Worker(tmp_path, server.url, "--queue", "fast", app=app, name="fast") as fast:
+            assert "on fast, " in fast.process.logged()
+
+            async def the_other_waits() -> bool:
+                return (await client.queue("slow").stats()).count == 1
+
+            await eventually(the_other_waits)
+            async with Worker(tmp_path, server.url, "--queue", "slow", "--queue", "fast", app=app, name="both"):
+                assert await run.result(timeout=30) == ["quick", "thorough"]
+
+
+def test_a_queue_that_no_activity_uses_is_refused(holdfast: Command) -> None:
+    (holdfast.folder / "two_queues.py").write_text(TWO_QUEUES)
+    refused = holdfast("worker", "two_queues:app", "--queue", "fats")
+    assert refused.code == 1
+    assert "No activity uses the queue fats: --queue can be one of fast, slow." in refused.error

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 @token_file_option
 @token_option
 @option("--tenant", help="Tenant whose activities to run; a tenant's token implies it.")
+@option(
+    "--queue", "queues", multiple=True, metavar="NAME", help="Work for this queue only; can be repeated. Default: all."
+)
 @option("--slots", type=click.IntRange(1, 1000), default=50, help="Activities of each queue that run at once.")
 @option("--timeout", type=click.FloatRange(0.1), default=30.0, help="Limit for one request, in seconds.")
 @option(
@@ -43,6 +46,7 @@ def worker(
     token: str | None,
     token_file: Path | None,
     tenant: str | None,
+    queues: tuple[str, ...],
     slots: int,
     timeout: float,
     drain_timeout: float,
@@ -68,18 +72,26 @@ def worker(
         raise SettingsError(f"These apps cannot be combined: {error}.") from error
     if not registry.activities:
         raise SettingsError(f"There are no activities in {', '.join(apps)}: name an app that declares some.")
+    declared = {activity.queue for activity in registry.activities}
+    if unknown := [queue for queue in queues if queue not in declared]:
+        raise SettingsError(
+            f"No activity uses the queue {unknown[0]}: --queue can be one of {', '.join(sorted(declared))}."
+        )
     connection = Connection(url, token=token_for(url, token, token_file), tenant=tenant, timeout=timeout, retries=3)
-    uvloop.run(_work(registry, connection, url, slots, drain_timeout))
+    uvloop.run(_work(registry, connection, url, set(queues) or declared, slots, drain_timeout))
     exit_past_threads()
 
 
-async def _work(registry: Registry, connection: Connection, url: str, slots: int, drain_timeout: float) -> None:
+async def _work(
+    registry: Registry, connection: Connection, url: str, queues: set[str], slots: int, drain_timeout: float
+) -> None:
     from holdfast.worker.remote_source import RemoteWorkSource
     from holdfast.worker.thread_exit import leave_tasks
     from holdfast.worker.worker import Worker
 
     await connection.open()
-    made = Worker(RemoteWorkSource(connection), registry, slots=slots, gives_up=True, drain_timeout=drain_timeout)
+    source = RemoteWorkSource(connection)
+    made = Worker(source, registry, slots=slots, gives_up=True, drain_timeout=drain_timeout, queues=queues)
     working = asyncio.create_task(made.run(), name="worker")
     stopping = False
 
@@ -92,8 +104,7 @@ async def _work(registry: Registry, connection: Connection, url: str, slots: int
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    queues = ", ".join(sorted({activity.queue for activity in registry.activities}))
-    click.echo(f"Working for {url} on {queues}, {slots} activities of each at once")
+    click.echo(f"Working for {url} on {', '.join(sorted(queues))}, {slots} activities of each at once")
     try:
         await working
     except asyncio.CancelledError:

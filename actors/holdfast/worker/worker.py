@@ -24,7 +24,7 @@ from holdfast.worker.slots import Seat, Slots
 from holdfast.worker.thread_exit import NAME, Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Collection, Coroutine, Sequence
 
     from holdfast.orchestration.definitions import Activity
     from holdfast.orchestration.registry import Registry
@@ -83,8 +83,9 @@ class Worker:
         metrics: Metrics | None = None,
         gives_up: bool = False,
         drain_timeout: float = DEFAULT_DRAIN_TIMEOUT,
+        queues: Collection[str] | None = None,
     ) -> None:
-        """Creates a worker.
+        """Creates a worker for these queues of the registered activities, or for all of them.
 
         With ``gives_up`` the worker ends when preparing a queue raises an error that is not retryable.
         ``drain_timeout`` is how many seconds cancelled activities get to clean up when the worker stops.
@@ -100,6 +101,8 @@ class Worker:
         #: The queues of the registered activities, and the duration of locks in each, in seconds.
         self._queues: dict[str, int] = {}
         for activity in registry.activities:
+            if queues is not None and activity.queue not in queues:
+                continue
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: The ``max_deliveries`` of each tenant's queue, for activities without their own.
         self._max_deliveries: dict[tuple[str, str], int] = {}
