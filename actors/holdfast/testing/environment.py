@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.errors import HoldfastError, InvalidRequest, OrchestrationCancelled
 from holdfast.orchestration.core import history
@@ -29,6 +31,8 @@ from holdfast.orchestration.core.messages import (
 )
 from holdfast.orchestration.core.payloads import ANYTHING
 from holdfast.orchestration.definitions import Activity, Orchestration, definition_of
+from holdfast.orchestration.tags import check_tags, merged
+from holdfast.testing.replays import ReplayCheck
 from holdfast.worker.context import ActivityContext, current
 from holdfast.worker.work_source import Job
 
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.app import App
+    from holdfast.client.start_options import StartOptions
     from holdfast.orchestration.core.effects import Effect
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.status import Status
@@ -73,15 +78,36 @@ class TestEnvironment:
         *,
         instance_id: str | None = None,
         version: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Run:
-        """Starts an instance. Activities are not called before ``run_until_idle`` or ``advance``."""
+        """Starts an instance. Activities are not called before ``run_until_idle`` or ``advance``.
+
+        The options are those of ``Client.start``. With an ``event`` the instance may exist already.
+        """
+        event = options.get("event")
+        raised = None if event is None else RaiseEvent(name=event["name"], data=ANYTHING.dump(event.get("data")))
+        if instance_id in self._runs and raised is not None:
+            self._runs[instance_id]._deliver(raised)
+            return self._runs[instance_id]
         name = _name(orchestration, Orchestration)
         if not isinstance(orchestration, str) and version is None:
             given = definition_of(orchestration)
             version = given.version if isinstance(given, Orchestration) else None
         definition = self._app.registry.orchestration(name, version)
         run = self._run(instance_id or f"{name}-{len(self._runs) + 1}")
-        run._deliver(Start(name=name, input=definition.input.dump(input), seed=run.instance_id, version=version))
+        start_at = options.get("start_at")
+        run._deliver(
+            Start(
+                name=name,
+                input=definition.input.dump(input),
+                seed=run.instance_id,
+                version=version,
+                tags=check_tags(options.get("tags") or {}),
+                priority=options.get("priority"),
+                start_at=None if start_at is None else _in_utc(start_at).timestamp(),
+                event=raised,
+            )
+        )
         return run
 
     async def run(self, orchestration: Callable[..., Any] | str, input: Any = None, **options: Any) -> Any:  # noqa: A002
@@ -116,20 +142,33 @@ class TestEnvironment:
         """Calls scheduled activities and delivers messages until every instance waits for time or for events."""
         for _ in range(MAX_STEPS):
             if not self._waiting:
+                for run in self._runs.values():
+                    run._replays.replay_when_idle(ended=run.ended)
                 return
             instance_id, effect = self._waiting.popleft()
             await self._bring_about(self._runs[instance_id], effect)
         raise HoldfastError(f"The instances are not idle after {MAX_STEPS:,} calls: an orchestration may loop forever.")
 
     def close(self) -> None:
+        """Ends all instances. Raises NonDeterminism when the code of one does not do the same again."""
+        try:
+            for run in self._runs.values():
+                run._replays.replay()
+        finally:
+            self._drop()
+
+    def _drop(self) -> None:
         for run in self._runs.values():
             run._instance.close()
 
     def __enter__(self) -> TestEnvironment:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._drop()  # the test has failed already
 
     def _run(self, instance_id: str) -> Run:
         if instance_id in self._runs:
@@ -162,7 +201,7 @@ class TestEnvironment:
                     execution_id=effect.parent.execution_id,
                     scheduled_seq=effect.parent.scheduled_seq,
                     result=effect.result,
-                    error=effect.error,
+                    error=None if effect.error is None else replace(effect.error, exception=run._instance.error),
                 )
             )
 
@@ -201,17 +240,18 @@ class TestEnvironment:
             input=effect.input,
             deliveries=1,
         )
+        limit: asyncio.Timeout | None = None
         token = current.set(ActivityContext.of(job))
         try:
             if function is None:
                 raise InvalidRequest(f"No activity is called {effect.name}: declare it, or give a fake for it.")
             arguments = (ANYTHING.load(effect.input),) if activity is None else activity.arguments(effect.input)
-            result = function(*arguments)
-            if inspect.isawaitable(result):
-                result = await result
+            async with asyncio.timeout(None if activity is None else activity.timeout) as limit:
+                result = await _result(function, arguments, in_thread=limit.when() is not None)
             text = (ANYTHING if activity is None else activity.result).dump(result)
         except Exception as error:
-            return ActivityOutcome(**outcome, error=Failure.of(error))
+            failed = Failure.of(error, "timeout" if limit is not None and limit.expired() else "error")
+            return ActivityOutcome(**outcome, error=replace(failed, exception=error))
         finally:
             current.reset(token)
         return ActivityOutcome(**outcome, result=text)
@@ -224,6 +264,7 @@ class Run:
         self._environment = orchestration_env
         self._instance = instance
         self._history: list[Event] = []
+        self._replays = ReplayCheck(orchestration_env._app.registry, instance.instance_id)
 
     @property
     def instance_id(self) -> str:
@@ -241,6 +282,16 @@ class Run:
     def custom_status(self) -> Any:
         status = self._instance.custom_status
         return None if status is None else ANYTHING.load(status)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        tags: dict[str, str] = {}
+        for event in self._history:
+            if isinstance(event, history.OrchestrationStarted):
+                tags = event.tags or {}
+            elif isinstance(event, history.TagsSet):
+                tags = merged(tags, event.tags)
+        return tags
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -279,7 +330,7 @@ class Run:
             definition = self._environment._app.registry.orchestration(started.name, started.version)
             return definition.result.load(ending.output)
         if isinstance(ending, history.OrchestrationFailed):
-            raise ending.error.as_error(self.instance_id)
+            raise replace(ending.error, exception=self._instance.error).as_error(self.instance_id)
         if isinstance(ending, history.OrchestrationCancelled):
             raise OrchestrationCancelled(f"The orchestration {self.instance_id} was cancelled.")
         raise HoldfastError(f"{self.instance_id} has not ended: it waits for {self.waits_for()}.")
@@ -291,10 +342,24 @@ class Run:
     def _deliver(self, *messages: Message) -> None:
         delivery = self._instance.deliver(messages, self._environment._now)
         self._history += delivery.events
+        self._replays.add(delivery.events)
         self._environment._waiting.extend((self.instance_id, effect) for effect in delivery.effects)
         for reply in delivery.replies:
             if isinstance(reply, HoldfastError):
                 raise reply
+
+
+async def _result(function: Callable[..., Any], arguments: tuple[Any, ...], *, in_thread: bool) -> Any:
+    """Calls an activity. One with a time-out that is not async runs in a thread, as in a worker."""
+    if in_thread and not inspect.iscoroutinefunction(function):
+        result = await asyncio.to_thread(function, *arguments)
+    else:
+        result = function(*arguments)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _name(function: Callable[..., Any] | str, kind: type) -> str:

@@ -82,6 +82,8 @@ class Execution:
         #: Whether the code has yet to begin, at ``start_at``.
         self.pending = started.start_at is not None
         self.ended: Event | None = None
+        #: The fields of the event that ended the execution, as the code made them, also in a replay.
+        self.end_fields: dict[str, Any] = {}
         #: Events and effects the instance has not collected yet.
         self.events: list[Event] = []
         self.effects: list[Effect] = []
@@ -484,7 +486,14 @@ class Execution:
             self.effects.append(StartSubOrchestration.of(event, self.instance_id, self.started.seed))
         return event
 
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that ended the code, if one did."""
+        main = self._main
+        return None if main is None or not main.done() or main.cancelled() else main.exception()
+
     def _end(self, kind: type[Event], fields: dict[str, Any], now: float) -> None:
+        self.end_fields = fields
         if self._transcript is not None:
             error = fields.get("error")
             self.ended = self._transcript.end(kind, self._line(), None if error is None else str(error))

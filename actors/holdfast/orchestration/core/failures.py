@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from holdfast.errors import ActivityFailed, NonRetryable, OrchestrationFailed, SubOrchestrationFailed
 
@@ -22,6 +22,9 @@ _FINAL_KINDS = frozenset({"poison", "cancelled", "refused"})
 _OMITTED_TYPES = frozenset({"builtins.object", "builtins.BaseException"})
 
 
+Raised = TypeVar("Raised", bound=BaseException)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The recorded form of an exception."""
@@ -32,6 +35,8 @@ class Failure:
     #: The names of the exception's classes, its own first, for ``Retry.non_retryable``.
     types: tuple[str, ...] = field(default=())
     stack: str | None = None
+    #: The exception itself, where it is at hand: in tests without a server. It is not stored.
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, error: BaseException, kind: Kind = "error") -> Failure:
@@ -70,15 +75,20 @@ class Failure:
         return _name(kind) in self.types
 
     def as_activity_error(self, activity: str) -> ActivityFailed:
-        return ActivityFailed(f"The activity {activity} failed: {self}", **self._details(), activity=activity)
+        sentence = f"The activity {activity} failed: {self}"
+        return self._caused(ActivityFailed(sentence, **self._details(), activity=activity))
 
     def as_sub_error(self, instance_id: str) -> SubOrchestrationFailed:
         sentence = f"The sub-orchestration {instance_id} failed: {self}"
-        return SubOrchestrationFailed(sentence, **self._details(), instance_id=instance_id)
+        return self._caused(SubOrchestrationFailed(sentence, **self._details(), instance_id=instance_id))
 
     def as_error(self, instance_id: str) -> OrchestrationFailed:
         sentence = f"The orchestration {instance_id} failed: {self}"
-        return OrchestrationFailed(sentence, **self._details(), instance_id=instance_id)
+        return self._caused(OrchestrationFailed(sentence, **self._details(), instance_id=instance_id))
+
+    def _caused(self, error: Raised) -> Raised:
+        error.__cause__ = self.exception
+        return error
 
     def _details(self) -> dict[str, Any]:
         return {"type": self.type, "kind": self.kind, "reason": self.message}

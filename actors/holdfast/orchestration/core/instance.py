@@ -220,6 +220,11 @@ class Instance:
         return () if self._execution is None else self._execution.accepted
 
     @property
+    def error(self) -> BaseException | None:
+        """The exception that ended the code, while the instance is in memory."""
+        return None if self._execution is None else self._execution.error
+
+    @property
     def overran(self) -> bool:
         """Whether the instance failed because its code did not yield."""
         return isinstance(self.ending, history.OrchestrationFailed) and self.ending.error.kind == "never_yields"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import NonDeterminism
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.execution import Execution
+from holdfast.orchestration.core.replay import nondeterminism
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 _NOT_OF_THE_CODE = ("never_yields",)
 
 
-def verify_history(registry: Registry, instance_id: str, events: Sequence[Event]) -> None:
-    """Replays one execution completely. Raises NonDeterminism or UnknownOrchestration when the code does not fit."""
+def verify_history(registry: Registry, instance_id: str, events: Sequence[Event], *, exactly: bool = False) -> None:
+    """Replays one execution completely. Raises NonDeterminism or UnknownOrchestration when the code does not fit.
+
+    With ``exactly`` inputs, due times and the outcome have to be the recorded ones too, as for code that has not
+    changed.
+    """
     if not events or not isinstance(events[0], history.OrchestrationStarted):
         raise NonDeterminism("A history begins with OrchestrationStarted.")
     started, ending = events[0], events[-1]
@@ -31,5 +36,18 @@ def verify_history(registry: Registry, instance_id: str, events: Sequence[Event]
     execution = Execution(registry, definition, instance_id, started)
     try:
         execution.replay(events)
+        if exactly:
+            _check_same(execution, ending)
     finally:
         execution.close()
+
+
+def _check_same(execution: Execution, ending: Event) -> None:
+    """Raises NonDeterminism for what a replay by changed code may differ in."""
+    if execution.accepted:
+        recorded = execution.accepted[0]
+        raise nondeterminism(recorded, "the same call with another input or due time", None, content=True)
+    for name, made in execution.end_fields.items() if execution.ended is not None else ():
+        recorded_value = getattr(ending, name, made)
+        if str(recorded_value) != str(made):
+            raise nondeterminism(ending, f"{ending.type} with another {name}", None)
