@@ -37,8 +37,10 @@ from holdfast.gateway.middleware.host_names import HostNames
 from holdfast.gateway.middleware.http_protocol import with_deadlines
 from holdfast.gateway.middleware.inner_calls import InnerCalls
 from holdfast.gateway.middleware.rate_limit import RateLimit
+from holdfast.gateway.notified_wait import NotifiedWaits
 from holdfast.gateway.openapi import document as openapi
 from holdfast.gateway.orchestration_lists import OrchestrationLists
+from holdfast.gateway.orchestration_requests import OrchestrationRequests
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues.routes import Queues
 from holdfast.gateway.quotas.quotas import NO_QUOTAS
@@ -149,12 +151,14 @@ def create_gateway(
     metrics.install(app, host)
     page.install(app)
     queues = Queues(host.client, quotas, alone=isinstance(host, InProcessHost))
-    orchestrations = Orchestrations(host.client)
+    waits = NotifiedWaits(host.client)
+    orchestrations = Orchestrations(host.client, waits)
+    requests = OrchestrationRequests(host.client, waits)
     lists = OrchestrationLists(host.client)
     idempotency = Idempotency(host.client, quotas, alone=isinstance(host, InProcessHost))
     schedules = Schedules(host.client)
     audit = AuditLog()
-    routes = (queues, orchestrations, lists, idempotency, schedules)
+    routes = (queues, orchestrations, requests, lists, idempotency, schedules)
     endpoints = Endpoints([endpoint for part in routes for endpoint in part.endpoints()], audit)
     openapi.install(app, endpoints)
     sidecar_roots = () if host.sidecar_app is None else _SIDECAR_ROOTS
@@ -180,7 +184,7 @@ def create_gateway(
 
     def begin_stop() -> None:
         stopping.set()
-        orchestrations.begin_stop()
+        waits.begin_stop()
         queues.begin_stop()
 
     sidecar = None

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9\-_:][A-Za-z0-9\-_.:]{0,254}")
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     query = case.query = case.query or {}
-    if case.operation.path.endswith("/wait"):
+    if case.operation.path.endswith(("/wait", "/requests/{request}")):
         query.setdefault("timeout_seconds", str(LONGEST_WAIT))
     for wait in _WAITS:
         with contextlib.suppress(TypeError, ValueError):

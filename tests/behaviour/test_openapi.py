@@ -73,8 +73,8 @@ async def test_every_call_is_described_with_an_example_of_each_answer(server: Se
         *(f"PUT {queue}/config", "GET /queues"),
         *(f"DELETE {queue}{what}" for what in ("", "/items", "/items/{id}")),
         *("POST /orchestrations/{name}/start", "GET /orchestrations", f"DELETE {one}"),
-        *(f"GET {one}{view}" for view in ("", "/history", "/wait")),
-        *(f"POST {one}/{call}" for call in ("events/{event}", "cancel", "suspend", "resume")),
+        *(f"GET {one}{view}" for view in ("", "/history", "/wait", "/requests/{request}")),
+        *(f"POST {one}/{call}" for call in ("events/{event}", "requests/{request}", "cancel", "suspend", "resume")),
     }
     for name, operation in described.items():
         answers = operation["responses"]

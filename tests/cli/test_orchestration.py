@@ -193,6 +193,28 @@ def test_raise_reaches_whoever_waits(holdfast: Command, instance_id: str) -> Non
     assert (late.code, late.error) == (1, f"holdfast: The orchestration {instance_id} has ended.\n")
 
 
+def test_a_request_prints_its_reply(holdfast: Command, instance_id: str) -> None:
+    holdfast.orchestration("start", "cart", "--instance-id", instance_id)
+    for number in ("3", "8"):
+        replied = holdfast.orchestration("request", instance_id, "add", number, "--request-id", "first")
+        assert (replied.code, replied.json()) == (0, {"total": 3})
+    rejected = holdfast.orchestration("request", instance_id, "add", "--", "-1")
+    assert (rejected.code, rejected.error) == (1, "holdfast: Nothing can be taken out.\n")
+    late = holdfast.orchestration("request", instance_id, "add", "0", "--request-id", "slow", "--within", "0.1")
+    assert (late.code, late.output) == (4, "")
+    assert "no reply yet to the request slow" in late.error
+    assert "the event go, since" in holdfast.orchestration("status", instance_id).output
+    holdfast.orchestration("raise", instance_id, "go", '"at last"')
+    assert holdfast.orchestration("reply", instance_id, "slow").json() == "at last"
+    assert holdfast.orchestration("reply", instance_id, "slow", "--json").json()["request_id"] == "slow"
+    history = holdfast.orchestration("history", instance_id).output
+    for text in ("request add answered", "request add rejected", "Nothing can be taken out."):
+        assert text in history
+    for wrong, code in ((("request", instance_id, "take", "1"), 3), (("reply", instance_id, "unknown"), 3)):
+        assert holdfast.orchestration(*wrong).code == code
+    assert holdfast.orchestration("request", instance_id, "add", "much").code == 2
+
+
 def test_raised_twice_with_one_id_it_counts_once(holdfast: Command, instance_id: str) -> None:
     holdfast.orchestration("start", "adding", "2", "--instance-id", instance_id)
     for event_id, number in (("a", "1"), ("a", "1"), ("b", "10")):

@@ -175,6 +175,38 @@ async def test_an_event_reaches_whoever_waits_for_it(client: Client) -> None:
         await run.raise_event("approved", "bob")
 
 
+async def test_a_request_has_a_reply(client: Client) -> None:
+    run = await client.start(workflows.cart)
+    assert await run.request("add", 3, request_id="first") == {"total": 3}
+    assert await run.request("add", 4) == {"total": 7}
+    assert await run.request("add", 5, request_id="first") == {"total": 3}
+    assert await run.reply("first") == {"total": 3}
+    with pytest.raises(errors.Rejected, match="Nothing can be taken out"):
+        await run.request("add", -1)
+    with pytest.raises(errors.InvalidRequest, match="the request add"):
+        await run.request("add", {"not": "a number"})
+    for name, request_id in (("take", None), ("a b", None), ("add", "")):
+        with pytest.raises((errors.NotFound, errors.InvalidRequest)):
+            await run.request(name, 1, request_id=request_id)
+    for unknown in ("unknown", "..", "a/b"):
+        with pytest.raises(errors.NotFound):
+            await run.reply(unknown)
+    assert await run.request("add", 3, request_id="../..") == {"total": 10}
+    assert await run.result(timeout=20) == 10
+    assert await run.reply("../..") == {"total": 10}
+    with pytest.raises(errors.Conflict, match="has ended"):
+        await run.request("add", 1)
+
+
+async def test_a_reply_that_comes_later_is_waited_for(client: Client) -> None:
+    run = await client.start(workflows.cart)
+    with pytest.raises(TimeoutError, match=r"has not replied to the request slow within 0\.1 s"):
+        await run.request("add", 0, request_id="slow", timeout=0.1)
+    waits = [asyncio.create_task(run.reply("slow")), asyncio.create_task(run.request("add", 0, request_id="slow"))]
+    assert await run.raise_event("go", "at last")
+    assert await asyncio.gather(*waits) == ["at last", "at last"]
+
+
 async def test_an_event_with_an_id_counts_once(client: Client) -> None:
     run = await client.start(workflows.adding, 2)
     for event_id, number in (("a", 1), ("a", 1), ("b", 10)):

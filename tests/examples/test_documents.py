@@ -105,6 +105,19 @@ async def test_a_start_with_every_option(tmp_path: Path) -> None:
         await run(first_block("docs/starting.md").replace("http://127.0.0.1:8080", server.url), {"Client": Client})
 
 
+async def test_a_request_and_its_reply(tmp_path: Path) -> None:
+    module, used, tested = re.findall(r"```python\n(.*?)```", (ROOT / "docs/requests.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "guide.py").write_text(module)
+    async with Server(tmp_path, "guide:app") as server, Client(server.url) as client:
+        run_of_guide = (await run(used, {"client": client}))["run"]
+        assert await run_of_guide.request("add-line", {"article": "sail"}) == {"lines": 2}
+        assert await run_of_guide.request("add-line", {"article": "rope"}) == {"lines": 3}
+        assert await run_of_guide.result(timeout=30) == ["oar", "sail", "rope"]
+    names: dict[str, Any] = {"TestEnvironment": TestEnvironment}
+    exec(module, names)
+    await run(tested, names)
+
+
 async def test_the_patch_of_the_guide() -> None:
     app = App()
 

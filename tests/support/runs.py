@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tests.support.waiting import eventually
 
@@ -109,6 +110,13 @@ class Run:
     async def raise_event(self, name: str, data: Any = None, **query: Any) -> Answer:
         path = f"/orchestrations/{self.id}/events/{name}"
         return await self.server.request("POST", path, json.dumps(data).encode(), query=query)
+
+    async def request(self, name: str, data: Any = None, **query: Any) -> Answer:
+        path = f"/orchestrations/{self.id}/requests/{name}"
+        return await self.server.request("POST", path, json.dumps(data).encode(), query=query)
+
+    async def reply(self, request_id: str, **query: Any) -> Answer:
+        return await self.get(f"/requests/{quote(request_id, safe='')}", **query)
 
     async def tell(self, what: str, **body: Any) -> Answer:
         """cancel, suspend, resume, outcome."""

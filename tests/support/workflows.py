@@ -85,6 +85,22 @@ async def adding(ctx: Context, count: int) -> int:
     return sum([await ctx.receive("numbers", int) for _ in range(count)])
 
 
+@app.orchestration(requests={"add": int})
+async def cart(ctx: Context) -> int:
+    """Takes numbers up to ten in all; after a zero it waits to be told what to reply."""
+    total = 0
+    while total < 10:
+        request = await ctx.request("add")
+        if request.data < 0:
+            request.reject("Nothing can be taken out.")
+        elif request.data == 0:
+            request.reply(await ctx.event("go"))
+        else:
+            total += request.data
+            request.reply({"total": total})
+    return total
+
+
 @app.orchestration
 async def counting(ctx: Context, left: int = 3) -> int:
     if left:

@@ -12,6 +12,7 @@ from holdfast.cli import orchestration_tables as tables
 from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.orchestration_history import export, history
+from holdfast.cli.orchestration_request import reply, request
 from holdfast.cli.orchestration_start import read_start_options, start_options
 from holdfast.cli.queue_input import from_arguments
 from holdfast.cli.session import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 EXIT_CODES = """\b
 Exit codes:
   0  done
-  1  refused; or the orchestration failed, or was cancelled
+  1  refused; or the orchestration failed, was cancelled, or rejected the request
   2  wrong usage, or a value the server rejects
   3  nothing there: no such instance, or no orchestration of that name
-  4  not yet: it has not ended in time
+  4  not yet: it has not ended, or not replied, in time
   5  the server cannot be reached; nothing was done
   6  no clear response; it may or may not have been done
 """
@@ -225,7 +226,7 @@ def list_them(server: Server, as_json: bool, status: str | None, name: str | Non
         sys.exit(NOTHING_THERE)
 
 
-for _command in (history, export):
+for _command in (history, export, request, reply):
     orchestration.add_command(_command)
 
 

@@ -112,6 +112,16 @@ def _raised(event: Answer, scheduled: Answer | None) -> Described:
     return f"{event['name']} raised{where}", value(event["data"])
 
 
+def _requested(event: Answer, _: Answer | None) -> Described:
+    return f"request {event['name']}", value(event["data"])
+
+
+def _answered(event: Answer, _: Answer | None) -> Described:
+    if "rejected" in event:
+        return f"request {event['name']} rejected", printable(event["rejected"])
+    return f"request {event['name']} answered", value(event["reply"])
+
+
 def _continued(event: Answer, _: Answer | None) -> Described:
     version = f", version {event['version']}" if "version" in event else ""
     return f"continues as new{version}", value(event["input"])
@@ -144,6 +154,8 @@ _FORMATTERS: dict[str, Callable[[Any, Any], Described]] = {
     "SubOrchestrationFailed": _failed,
     "EventSubscribed": _subscribed,
     "EventRaised": _raised,
+    "RequestReceived": _requested,
+    "RequestAnswered": _answered,
     "ValueRefused": _refused,
     "PatchMarked": _marked,
     "TagsSet": _tagged,

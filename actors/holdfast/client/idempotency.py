@@ -8,10 +8,9 @@ import logging
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
-from urllib.parse import quote
 
 from holdfast.client.api.connection import PASSING, Repeat, pauses_between_attempts
-from holdfast.client.api.encoding import encode
+from holdfast.client.api.encoding import encode, path_segment
 from holdfast.client.shielding import SECONDS_LEFT, finish_even_if_cancelled
 from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotRecorded, TooLarge
 from holdfast.idempotency.record import MAX_RETENTION
@@ -51,7 +50,7 @@ class IdempotencyCalls:
     def __init__(self, connection: Connection, tenant_id: str | None, key: str) -> None:
         self._connection = connection
         # The server replaces OWN_TENANT with the tenant of the connection.
-        self.path = f"idempotency/{_segment(tenant_id or OWN_TENANT)}/{_segment(key)}"
+        self.path = f"idempotency/{path_segment(tenant_id or OWN_TENANT, 'tenant')}/{path_segment(key, 'key')}"
 
     async def get(self) -> Answer:
         return await self._connection.call("GET", self.path, repeat=Repeat.ALWAYS)
@@ -251,15 +250,6 @@ async def _failed(lease: Lease, error: BaseException) -> None:
         await lease.calls.fail(lease.owner, f"{type(error).__name__}: {error}")
     except HoldfastError as trouble:
         log.warning("%s: the failure was not recorded, the lease has to expire: %s", lease.calls.path, trouble)
-
-
-def _segment(name: str) -> str:
-    """Quotes a path segment. Dots are quoted too if there is nothing else: "." and ".." have a meaning in paths."""
-    try:
-        quoted = quote(name, safe="")
-    except UnicodeEncodeError:
-        raise InvalidRequest("The key or tenant is not valid Unicode: it has half of a surrogate pair.") from None
-    return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
 
 
 def _now() -> float:

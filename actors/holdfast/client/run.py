@@ -15,7 +15,7 @@ from holdfast.orchestration.definitions import Orchestration, definition_of
 from holdfast.runtime.serialization import dump
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from holdfast.client.api.connection import Connection
     from holdfast.client.api.orchestrations import Answer
@@ -90,6 +90,24 @@ class Run(Generic[Output]):
         delivered: bool = answer["delivered"]
         return delivered
 
+    async def request(
+        self, name: str, data: Any = None, *, timeout: float | None = 30, request_id: str | None = None
+    ) -> Any:
+        """Makes a request and returns the reply of the orchestration's code, as a JSON value.
+
+        ``data`` is a JSON value or a pydantic model. The same ``request_id`` gives the first reply again, also after
+        the end: the last 1000 replies of an instance are kept. Raises ``Rejected`` with the message of the code,
+        ``Conflict`` when the instance has ended without a reply, or ``TimeoutError`` after ``timeout`` seconds; then
+        :meth:`reply` returns the reply later.
+        """
+        request_id = uuid.uuid4().hex if request_id is None else request_id
+        text = encode_typed(data, "data")
+        return await self._replied(request_id, timeout, lambda left: self._calls.request(name, text, request_id, left))
+
+    async def reply(self, request_id: str, *, timeout: float | None = 30) -> Any:
+        """Returns the reply to an earlier request, as :meth:`request` does. Raises ``NotFound`` for an unknown id."""
+        return await self._replied(request_id, timeout, lambda left: self._calls.reply(request_id, left))
+
     async def cancel(self, reason: str | None = None) -> None:
         """Cancels the instance: its code gets a ``CancelledError`` at its ``await``, and may clean up."""
         await self._calls.cancel(reason)
@@ -105,6 +123,21 @@ class Run(Generic[Output]):
     async def delete(self, *, force: bool = False) -> None:
         """Deletes the instance and frees its id. Raises ``Conflict`` if it has not ended, unless ``force`` is set."""
         await self._calls.delete(force=force)
+
+    async def _replied(self, request_id: str, timeout: float | None, call: Callable[[float], Awaitable[Answer]]) -> Any:
+        clock = asyncio.get_running_loop().time
+        until = None if timeout is None else clock() + timeout
+        async with nullcontext() if timeout is None else asyncio.timeout(timeout + _GRACE_SECONDS):
+            while True:
+                answer = await call(LONGEST_WAIT if until is None else max(0.0, until - clock()))
+                if "reply" in answer:
+                    return answer["reply"]
+                if until is not None and clock() >= until:
+                    raise TimeoutError(
+                        f"The orchestration {self.instance_id} has not replied to the request {request_id} "
+                        f"within {timeout:g} s."
+                    )
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _ended(self, timeout: float | None) -> Answer:
         clock = asyncio.get_running_loop().time

@@ -31,7 +31,7 @@ class BlockReason:
     """Why an instance is BLOCKED."""
 
     #: ``non_determinism``, ``missing_orchestration``, ``missing_child``, ``missing_activity``, ``undeclared_mailbox``,
-    #: ``unfit_value`` or ``never_yields``.
+    #: ``undeclared_request``, ``unfit_value`` or ``never_yields``.
     kind: str
     message: str
     #: The step in the history, the step the code takes instead, and the line of code, if known.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.errors import HostStopping, InvalidRequest
+from holdfast.errors import InvalidRequest
 from holdfast.gateway.auth.principal import Role
 from holdfast.gateway.middleware.body_limits import MAX_TEXT_CALL
+from holdfast.gateway.notified_wait import MAX_WAIT_SECONDS
 from holdfast.gateway.openapi import orchestrations as documents
 from holdfast.gateway.query_params import FLAG, INTEGER, NUMBER
 from holdfast.gateway.routing import Accepted, Endpoint
@@ -27,19 +27,16 @@ from holdfast.orchestration.api.requests import (  # noqa: TC001 (pydantic looks
 from holdfast.orchestration.recovery.fresh_ids import FreshIds
 from holdfast.pushpop.api.requests import Request
 from holdfast.runtime.batching import CallBatcher
-from holdfast.runtime.notifier import Notifier, Subscription
-from holdfast.runtime.serialization import dump, load
+from holdfast.runtime.serialization import dump
 from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.gateway.http_request import HttpRequest
+    from holdfast.gateway.notified_wait import NotifiedWaits
     from holdfast.runtime.contract import HostClient
 
-MAX_WAIT_SECONDS = 300.0
-# An instance loses its subscribers when its actor moves or restarts, so a wait asks again at this interval.
-ASK_AGAIN_SECONDS = 10.0
 
 #: Ids of instances that would have the paths of other calls.
 RESERVED_IDS = frozenset({"bulk", "counts"})
@@ -99,16 +96,11 @@ class StartBody(Request):
 class Orchestrations:
     """The handlers of the orchestration endpoints."""
 
-    def __init__(self, client: HostClient) -> None:
+    def __init__(self, client: HostClient, waits: NotifiedWaits) -> None:
         self._client = client
         self._batcher = CallBatcher.of(client, ORCHESTRATION_TYPE)
-        self._notifier = Notifier(client)
+        self._waits = waits
         self._fresh_ids = FreshIds.of(client)
-        self._stopping = False
-
-    def begin_stop(self) -> None:
-        """Answers all waiting calls now and refuses later ones."""
-        self._stopping = True
 
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/orchestrations/{instance_id}"
@@ -160,33 +152,16 @@ class Orchestrations:
 
     async def wait(self, call: HttpRequest) -> Answer:
         """Returns the status when the instance has ended or the time is up."""
-        if self._stopping:
-            raise HostStopping
+        self._waits.check_running()
         address = _address(call)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + call.query(WaitQuery).timeout_seconds
-        disconnected = asyncio.ensure_future(call.disconnected())
-        try:
-            with Subscription(waiting_for(address)) as wakeup:
-                while True:
-                    wakeup.clear()
-                    left = until - loop.time()
-                    if left <= 0 or disconnected.done() or self._stopping:
-                        return await self._ask(address, "Status", None)
-                    answer = await self._ask(address, "Wait", {"notify": await self._notifier.subscribe()})
-                    if answer["ended_at"] is not None:
-                        return answer
-                    waiting = asyncio.ensure_future(wakeup.wait())
-                    try:
-                        pause = min(left, ASK_AGAIN_SECONDS)
-                        await asyncio.wait({waiting, disconnected}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        waiting.cancel()
-                    if wakeup.payload is not None:
-                        ended: Answer = load(wakeup.payload)
-                        return ended
-        finally:
-            disconnected.cancel()
+
+        async def ask(notifier: str | None) -> Answer | None:
+            answer = await self._ask(address, "Wait", {"notify": notifier})
+            return None if answer["ended_at"] is None else answer
+
+        seconds = call.query(WaitQuery).timeout_seconds
+        ended = await self._waits.until_answered(call, waiting_for(address), seconds, ask)
+        return await self._ask(address, "Status", None) if ended is None else ended
 
     def _asking(self, method: str) -> Callable[[HttpRequest], Awaitable[Answer]]:
         async def ask(call: HttpRequest) -> Answer:

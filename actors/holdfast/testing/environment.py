@@ -9,7 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
-from holdfast.errors import HoldfastError, InvalidRequest, OrchestrationCancelled
+from holdfast.errors import (
+    HoldfastError,
+    InvalidRequest,
+    OrchestrationCancelled,
+    OrchestrationEnded,
+    Rejected,
+    by_code,
+)
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.effects import (
     CancelSubOrchestration,
@@ -18,10 +25,11 @@ from holdfast.orchestration.core.effects import (
     StartSubOrchestration,
 )
 from holdfast.orchestration.core.failures import Failure
-from holdfast.orchestration.core.instance import Instance
+from holdfast.orchestration.core.instance import Instance, Verdict
 from holdfast.orchestration.core.messages import (
     ActivityOutcome,
     Cancel,
+    MakeRequest,
     Message,
     RaiseEvent,
     Resume,
@@ -29,7 +37,7 @@ from holdfast.orchestration.core.messages import (
     SubOrchestrationOutcome,
     Suspend,
 )
-from holdfast.orchestration.core.payloads import ANYTHING
+from holdfast.orchestration.core.payloads import ANYTHING, NULL
 from holdfast.orchestration.definitions import Activity, Orchestration, definition_of
 from holdfast.orchestration.tags import check_tags, merged
 from holdfast.testing.replays import ReplayCheck
@@ -42,7 +50,8 @@ if TYPE_CHECKING:
     from holdfast.app import App
     from holdfast.client.start_options import StartOptions
     from holdfast.orchestration.core.effects import Effect
-    from holdfast.orchestration.core.history import Event
+    from holdfast.orchestration.core.history import Event, RequestAnswered
+    from holdfast.orchestration.core.instance import Reply
     from holdfast.orchestration.status import Status
 
 BEGINNING = datetime(2024, 1, 1, tzinfo=UTC)
@@ -305,9 +314,40 @@ class Run:
     async def run_until_idle(self) -> None:
         await self._environment.run_until_idle()
 
-    async def raise_event(self, name: str, data: Any = None) -> None:
-        self._deliver(RaiseEvent(name=name, data=ANYTHING.dump(data)))
+    async def raise_event(self, name: str, data: Any = None) -> bool:
+        """Raises an event and returns whether it was delivered: to a mailbox, or to code that waits for it."""
+        [reply] = self._deliver(RaiseEvent(name=name, data=ANYTHING.dump(data)))
         await self.run_until_idle()
+        return reply is not Verdict.NO_SUBSCRIBER
+
+    async def request(self, name: str, data: Any = None, *, request_id: str | None = None) -> Any:
+        """Makes a request and returns the reply of the code. The same ``request_id`` gives the first reply again.
+
+        Raises ``Rejected`` with the message of the code, ``Conflict`` when the instance has ended without a reply, and
+        ``TimeoutError`` when the code is idle and has not replied: then :meth:`reply` returns the reply later.
+        """
+        request_id = request_id or f"request-{len(self._history) + 1}"
+        if self._answer(request_id) is None:
+            self._deliver(MakeRequest(name=name, data=ANYTHING.dump(data), request_id=request_id))
+        await self.run_until_idle()
+        return self.reply(request_id)
+
+    def reply(self, request_id: str) -> Any:
+        """Returns the reply to an earlier request. Raises as :meth:`request` does."""
+        answer = self._answer(request_id)
+        if answer is None:
+            if self.ended:
+                raise OrchestrationEnded(f"{self.instance_id} has ended without a reply to the request {request_id}.")
+            raise TimeoutError(
+                f"{self.instance_id} has not replied to the request {request_id}: it waits for {self.waits_for()}."
+            )
+        if answer.rejected is not None:
+            raise by_code(answer.error_code or Rejected.code, answer.rejected)
+        return ANYTHING.load(answer.reply or NULL)
+
+    def _answer(self, request_id: str) -> RequestAnswered | None:
+        answers = (event for event in self._history if isinstance(event, history.RequestAnswered))
+        return next((answer for answer in answers if answer.request_id == request_id), None)
 
     async def cancel(self, reason: str | None = None) -> None:
         self._deliver(Cancel(reason=reason))
@@ -339,7 +379,7 @@ class Run:
         """Describes what the instance waits for, for error messages."""
         return ", ".join(map(str, self._instance.waiting_for)) or "nothing that comes from outside"
 
-    def _deliver(self, *messages: Message) -> None:
+    def _deliver(self, *messages: Message) -> list[Reply]:
         delivery = self._instance.deliver(messages, self._environment._now)
         self._history += delivery.events
         self._replays.add(delivery.events)
@@ -347,6 +387,7 @@ class Run:
         for reply in delivery.replies:
             if isinstance(reply, HoldfastError):
                 raise reply
+        return delivery.replies
 
 
 async def _result(function: Callable[..., Any], arguments: tuple[Any, ...], *, in_thread: bool) -> Any:

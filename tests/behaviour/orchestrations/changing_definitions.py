@@ -16,6 +16,7 @@ FOLDER = Path(os.environ["ORCHESTRATED_FOLDER"])
 DEPLOYED: dict[str, Any] = json.loads((FOLDER / FILE).read_text()) if (FOLDER / FILE).exists() else {}
 WITHOUT: list[str] = DEPLOYED.get("without", [])
 MAILBOXES: list[str] = DEPLOYED.get("mailboxes", ["parcels"])
+REQUESTS: list[str] = DEPLOYED.get("requests", ["ask"])
 
 app = App()
 
@@ -36,7 +37,11 @@ async def quick(item: Any) -> str:
 
 def orchestration(function: Any) -> Any:
     """Declares it, unless this deploy does not have it."""
-    return function if function.__name__ in WITHOUT else app.orchestration(mailboxes=MAILBOXES)(function)
+    return (
+        function
+        if function.__name__ in WITHOUT
+        else app.orchestration(mailboxes=MAILBOXES, requests=REQUESTS)(function)
+    )
 
 
 @orchestration
@@ -79,3 +84,12 @@ async def offspring(ctx: Context) -> Any:
 @orchestration
 async def ancestor(ctx: Context) -> Any:
     return await ctx.sub("offspring", instance_id=f"{ctx.instance_id}-child")
+
+
+@orchestration
+async def answering(ctx: Context) -> None:
+    number = 0
+    while True:
+        request = await ctx.request("ask")
+        request.reply(number)
+        number += 1

@@ -209,6 +209,45 @@ async def approval(ctx: Context) -> Order:
     return await ctx.event("approved", Order)
 
 
+@app.orchestration(requests={"add-line": Order, "close": int})
+async def cart(ctx: Context) -> list[int]:
+    """Takes orders until it is closed; the price of an order takes an activity."""
+    numbers: list[int] = []
+
+    async def take() -> None:
+        while True:
+            request = await ctx.request("add-line")
+            if request.data.number < 0:
+                request.reject("A number is not negative.")
+            else:
+                numbers.append(request.data.number)
+                request.reply({"price": await ctx.call(double, request.data.number)})
+
+    taking = asyncio.create_task(take())
+    closing = await ctx.request("close")
+    taking.cancel()
+    closing.reply(len(numbers))
+    return numbers
+
+
+@app.orchestration(requests=["number"])
+async def numbering(ctx: Context, number: int) -> int:
+    """One request in each execution, up to one that says "end"."""
+    request = await ctx.request("number")
+    request.reply(number)
+    if request.data != "end":
+        ctx.continue_as_new(number + 1)
+    return number
+
+
+@app.orchestration(requests=["ask"])
+async def thinking(ctx: Context) -> None:
+    """Answers when it is told to."""
+    request = await ctx.request("ask")
+    request.reply(await ctx.event("go"))
+    await ctx.event("never")
+
+
 @app.orchestration(mailboxes={"orders": Order})
 async def numbered(ctx: Context, number: int) -> list[int]:
     return [(await ctx.receive("orders")).number for _ in range(number)]

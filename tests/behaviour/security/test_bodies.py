@@ -26,6 +26,7 @@ WITH_BODY = [
 ANYTHING = {
     f"/queue/{QUEUE}/push": b'{"item": %b}',
     f"/orchestrations/{QUEUE}/events/{QUEUE}": b"%b",
+    f"/orchestrations/{QUEUE}/requests/{QUEUE}": b"%b",
     f"/idempotency/default/{QUEUE}/commit": b'{"owner": "x", "result": %b}',
 }
 _BLANK = b" " * (64 * MEBIBYTE)

@@ -44,6 +44,8 @@ ROLES = {
     "POST /orchestrations/{name}/start": "user",
     f"POST {ONE}/events/{{event}}": "user",
     f"POST {ONE}/cancel": "user",
+    f"POST {ONE}/requests/{{request}}": "user",
+    f"GET {ONE}/requests/{{request}}": "reader",
     f"POST {ONE}/outcome": "user",
     f"POST {ONE}/awaited": "user",
     "GET /orchestrations": "reader",

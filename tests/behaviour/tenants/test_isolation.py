@@ -111,6 +111,8 @@ async def test_names_from_inside_mean_nothing_outside(server: Server, name: str)
         ("GET", f"/queue/{guess}"),
         ("GET", f"/orchestrations/{guess}"),
         ("POST", f"/orchestrations/{guess}/cancel"),
+        ("POST", f"/orchestrations/{guess}/requests/ask"),
+        ("GET", f"/orchestrations/{guess}/requests/ask"),
     ):
         (await server.request(verb, path)).refused(400, "INVALID_REQUEST")
     pushed = await server.request("PUT", f"/queue/{server.name}/config", b'{"dead_letter_queue": "@x@y"}')

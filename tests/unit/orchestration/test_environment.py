@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Context, Retry
-from holdfast.errors import HoldfastError, NonDeterminism, OrchestrationFailed
+from holdfast.errors import Conflict, HoldfastError, InvalidRequest, NonDeterminism, OrchestrationFailed, Rejected
 from holdfast.testing import TestEnvironment, replay
 
 made = App()
@@ -45,6 +45,23 @@ async def nap(ctx: Context, order: str) -> str:
     ctx.set_status("asleep")
     await asyncio.sleep(60)
     return f"{order} at {ctx.now():%H:%M}"
+
+
+@made.orchestration(requests={"add": int}, mailboxes=["notes"])
+async def cart(ctx: Context) -> int:
+    total = 0
+    while True:
+        request = await ctx.request("add")
+        if request.data < 0:
+            request.reject("Nothing can be taken out.")
+        elif request.data == 0:
+            await asyncio.sleep(60)
+            request.reply(total)
+        else:
+            total += request.data
+            request.reply(total)
+        if total > 9:
+            return total
 
 
 @pytest.fixture
@@ -141,3 +158,30 @@ async def test_code_that_does_something_else_is_told_so() -> None:
     replay(app_that("first"), recorded)
     with pytest.raises(NonDeterminism, match="second"):
         replay(app_that("second"), recorded)
+
+
+async def test_requests_have_replies(orchestration_env: TestEnvironment) -> None:
+    run = orchestration_env.start(cart)
+    assert await run.request("add", 3, request_id="first") == 3
+    assert await run.request("add", 4) == 7
+    assert await run.request("add", 5, request_id="first") == 3
+    with pytest.raises(Rejected, match="Nothing can be taken out"):
+        await run.request("add", -1)
+    with pytest.raises(InvalidRequest, match="the request add"):
+        await run.request("add", "much")
+    with pytest.raises(TimeoutError, match="it waits for 20"):
+        await run.request("add", 0, request_id="slow")
+    await orchestration_env.advance(60)
+    assert run.reply("slow") == 7
+    with pytest.raises(TimeoutError, match="it waits for the request add"):
+        run.reply("unknown")
+    assert await run.request("add", 5) == 12
+    with pytest.raises(Conflict):
+        await run.request("add", 5)
+    assert run.result() == 12
+
+
+async def test_an_event_says_whether_it_was_delivered(orchestration_env: TestEnvironment) -> None:
+    run = orchestration_env.start(cart)
+    assert await run.raise_event("notes", "kept")
+    assert not await run.raise_event("unheard-of")

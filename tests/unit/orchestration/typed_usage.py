@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from holdfast import App, Context, Retry
+from holdfast import App, Context, Request, Retry
 
 app = App()
 
@@ -25,7 +25,7 @@ async def tick() -> float: ...
 def tock() -> int: ...
 @app.orchestration
 async def child(ctx: Context, n: int) -> list[int]: ...
-@app.orchestration(mailboxes=["m"])
+@app.orchestration(mailboxes={"m": int}, requests={"r": Order})
 async def main(ctx: Context) -> str:
     assert_type(await ctx.call(charge, Order(1), retry=Retry()), str)
     assert_type(await ctx.call(draw, 1), bytes)
@@ -38,6 +38,10 @@ async def main(ctx: Context) -> str:
     assert_type(await ctx.event("e", Order), Order)
     assert_type(await ctx.event("e"), Any)
     assert_type(await ctx.receive("m", int), int)
+    assert_type(await ctx.request("r"), Request[Any])
+    request = await ctx.request("r", Order)
+    assert_type(request.data, Order)
+    request.reply({"id": request.data.id})
     await ctx.call(charge, 5)  # type: ignore[arg-type]
     await ctx.call(charge)  # type: ignore[arg-type]
     await ctx.sub(child, "x")  # type: ignore[arg-type]

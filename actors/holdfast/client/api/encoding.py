@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -10,6 +11,15 @@ from holdfast.errors import InvalidRequest
 from holdfast.runtime.serialization import dump
 
 _NOT_JSON = (TypeError, ValueError, RecursionError, PydanticSerializationError)
+
+
+def path_segment(text: str, what: str) -> str:
+    """Quotes a path segment. Dots are quoted too if there is nothing else: "." and ".." have a meaning in paths."""
+    try:
+        quoted = quote(text, safe="")
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"The {what} is not valid Unicode: it has half of a surrogate pair.") from None
+    return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
 
 
 def encode(value: Any, what: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.api.connection import Repeat
+from holdfast.client.api.encoding import path_segment
 from holdfast.errors import Conflict, NotFound
 from holdfast.names import check_id
 from holdfast.runtime.serialization import dump
@@ -68,6 +69,29 @@ class RunCalls:
         # Safe to repeat: the instance ignores an event id it has seen.
         path = f"{self._path}/events/{check_id(name, 'event name')}"
         return await self._connection.call("POST", path, params={"event_id": event_id}, body=data, repeat=Repeat.ALWAYS)
+
+    async def request(self, name: str, data: bytes, request_id: str, seconds: float) -> Answer:
+        """Returns the reply, or only the ``request_id`` when there is none after ``seconds``."""
+        # Safe to repeat: the instance gives the first reply again.
+        return await self._connection.call(
+            "POST",
+            f"{self._path}/requests/{check_id(name, 'request name')}",
+            params={"request_id": request_id},
+            body=data,
+            wait_seconds=min(seconds, LONGEST_WAIT),
+            wait_as="timeout_seconds",
+            repeat=Repeat.ALWAYS,
+        )
+
+    async def reply(self, request_id: str, seconds: float) -> Answer:
+        """Returns the reply to an earlier request as :meth:`request` does."""
+        return await self._connection.call(
+            "GET",
+            f"{self._path}/requests/{path_segment(request_id, 'request id')}",
+            wait_seconds=min(seconds, LONGEST_WAIT),
+            wait_as="timeout_seconds",
+            repeat=Repeat.ALWAYS,
+        )
 
     async def cancel(self, reason: str | None) -> Answer:
         try:

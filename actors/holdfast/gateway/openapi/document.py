@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 _MODELS = "#/components/schemas/{model}"
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": ID_PATTERN}
-#: Path parameters with schemas other than that of an id.
+#: Path parameters, or those of one verb, with schemas other than that of an id.
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},
+    "POST request": _ID | {"description": "The name of the request, as the orchestration declares it."},
+    "GET request": {"type": "string", "minLength": 1, "maxLength": 255, "description": "The id of the request."},
     "tenant": {"anyOf": [_ID, {"const": OWN_TENANT}], "description": "~ is the caller's own tenant."},
 }
 _TENANT = {
@@ -40,6 +42,7 @@ _EXAMPLES = {
     "instance_id": "order-17",
     "name": "checkout",
     "event": "approved",
+    "request": "add-line",
     "tenant": "acme",
     "key": "invoice-17",
 }
@@ -68,7 +71,13 @@ def _describe(app: FastAPI, endpoints: Endpoints) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, models: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = _resolved(endpoint.document, models)
     path = [
-        {"name": name, "in": "path", "required": True, "schema": _SCHEMAS.get(name, _ID), "example": _EXAMPLES[name]}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "example": _EXAMPLES[name],
+            "schema": _SCHEMAS.get(f"{endpoint.verb} {name}", _SCHEMAS.get(name, _ID)),
+        }
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
     words = endpoint.path.replace("{queue}", "").replace("{instance_id}", "one").replace("{name}", "")

@@ -83,6 +83,15 @@ class RaisedAnswer(SuccessAnswer):
     delivered: bool
 
 
+class ReplyAnswer(Answer):
+    request_id: str
+    reply: Any
+
+
+class OpenRequestAnswer(Answer):
+    request_id: str
+
+
 class AwaitedAnswer(Answer):
     success: bool
     awaited: bool
@@ -119,6 +128,7 @@ _EVENT = {
     "queue": "activities",
     "attempt": 1,
 }
+_REPLY = {"request_id": "add-17", "reply": {"lines": 3}}
 _ENDED = (errors.NotFound, errors.OrchestrationEnded)
 
 
@@ -164,6 +174,35 @@ def raise_event(query: type[BaseModel]) -> Document:
         required=False,
         status=202,
     )
+
+
+def request(query: type[BaseModel]) -> Document:
+    return _with_open_request(
+        document(
+            "Make a request, whose data is the body, and wait for the reply; once for each request_id",
+            ReplyAnswer,
+            _REPLY,
+            *_ENDED,
+            errors.Rejected,
+            query=query,
+            body={},
+            sent={"article": "oar"},
+            required=False,
+        )
+    )
+
+
+def reply(query: type[BaseModel]) -> Document:
+    return _with_open_request(
+        document("Get the reply to a request", ReplyAnswer, _REPLY, *_ENDED, errors.Rejected, query=query)
+    )
+
+
+def _with_open_request(described: Document) -> Document:
+    """Returns the description with the answer of a request that has no reply yet."""
+    open_request = document("", OpenRequestAnswer, {"request_id": "add-17"}, status=202)["responses"]["202"]
+    described["responses"]["202"] = open_request | {"description": "There is no reply yet."}
+    return described
 
 
 def _accepted(summary: str, body: type[BaseModel] | None, sent: Any) -> Document:

@@ -33,6 +33,9 @@ const EVENTS = {
     ["bad", `${scheduled?.instance_id ?? "A sub-orchestration"} failed${after(event, scheduled)}: ${event.error.message}`],
   EventSubscribed: ({ name }) => ["under-way", `Waiting for event ${name}`],
   EventRaised: (event, scheduled) => ["good", `Event ${event.name} received${after(event, scheduled)}`],
+  RequestReceived: ({ name }) => ["under-way", `Request ${name} received`],
+  RequestAnswered: ({ name, rejected }) =>
+    rejected === undefined ? ["good", `Request ${name} answered`] : ["paused", `Request ${name} rejected: ${rejected}`],
   ValueRefused: ({ name }) => ["bad", `A value does not match its type: ${name}`],
   PatchMarked: ({ name }) => ["", `Patch ${name} reached`],
   TagsSet: ({ tags }) => ["", `Tags set: ${Object.keys(tags).join(", ")}`],

@@ -549,6 +549,11 @@ def waiting_for(actor_id: str) -> str:
     return f"@@{actor_id}"
 
 
+def reply_to(actor_id: str, request_id: str) -> str:
+    """Returns the topic for the reply to a request. No id has a space."""
+    return f"{waiting_for(actor_id)} {request_id}"
+
+
 def _existing(record: InstanceRecord) -> InstanceRecord:
     if not record.exists:
         raise NotFound(f"There is no orchestration {record.instance_id}.")

@@ -100,6 +100,7 @@ _QUEUE_METHODS: dict[str, type[BaseModel] | None] = {
 _INSTANCE_METHODS: dict[str, type[BaseModel] | None] = {
     **requests.MESSAGES,
     "Wait": requests.WaitRequest,
+    "Reply": requests.ReplyRequest,
     "History": requests.HistoryRequest,
     "IsAwaited": requests.AwaitedRequest,
     "Delete": requests.DeleteRequest,

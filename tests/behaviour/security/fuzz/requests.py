@@ -162,7 +162,7 @@ class Requests:
         for name, schema in operation.query:
             if name in _WAITS:
                 # Nobody learns anything from a long wait.
-                if chance.random() < 0.5 or operation.path.endswith("/wait"):
+                if chance.random() < 0.5 or operation.path.endswith(("/wait", "/{request}")):
                     pairs.append((name, chance.choice(("0", "0.01", "0.1", "-1", "nan", "x", "1e400"))))
             elif chance.random() < 0.5:
                 value = self._sampler.sample(schema, chance, None, name)
