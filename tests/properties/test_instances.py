@@ -24,6 +24,10 @@ FOUND = {
     "an id that is given again in the turn that deletes it": (Focus(("replaced",), ()), (1, 2)),
     "children of a parent that is deleted": (Focus(("parent_of_perpetual",), ()), (1, 2)),
     "mail in bulk": (Focus(("collector",), ("stop", "kill")), (4, 5)),
+    "later starts, limits of time, and deletions, in processes that end": (
+        Focus(("delayed", "limited", "forgotten"), ("kill", "stop")),
+        (2, 4),
+    ),
     "calls in another order in each process": (Focus(("unordered",), ("stop",)), (2, 3)),
     "code that has departed, or is missing, or declares less": (
         Focus(("settled", "sleeper", "mailed"), ("unfit",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import SubOrchestrationFailed
@@ -130,6 +131,70 @@ class Letters(Case):
 
     def expected(self) -> Any:
         return [*([self.number] if self.name == "settled" else []), *range(self.number)]
+
+
+class Delayed(Case):
+    """One that begins later: what is sent to it until then is kept, and so is the letter that comes with its start."""
+
+    async def drive(self, server: Server) -> None:
+        self.begin_at = server.loop.wall_clock() + self.random.expovariate(1 / 30)
+        body = {
+            "name": self.name,
+            "input": self.number,
+            "seed": self.instance_id,
+            "tags": {"given": "yes", "kept": "yes"},
+            "priority": self.random.choice((None, 3)),
+            "start_at": datetime.fromtimestamp(self.begin_at, UTC).isoformat(),
+            "event": {"name": "letters", "data": 0, "event_id": "letters 0"},
+        }
+        await server.instance(self.instance_id, "Start", body)
+        self.started = True
+        for letter in range(1, self.number + 1):
+            async with self.perhaps_suspended(server):
+                await self.send(server, "letters", letter, letter)
+            await self.pause()
+
+    async def check(self, server: Server) -> None:
+        await super().check(server)
+        status = await server.instance(self.instance_id, "Status")
+        assert status["tags"] == {"kept": "yes", "first": "yes", "second": "True"}, status
+        [started] = (await server.instance(self.instance_id, "History", {"execution_id": 1, "limit": 1}))["events"]
+        assert "start_at" in started or self.begin_at <= datetime.fromisoformat(started["timestamp"]).timestamp() + 1
+
+    def expected(self) -> Any:
+        return [*range(self.number + 1)]
+
+
+class Limited(Case):
+    """One whose time is over before it ends."""
+
+    async def drive(self, server: Server) -> None:
+        self.status = "FAILED"
+        await self.start(server, self.number)
+        await self.pause()
+        async with self.perhaps_suspended(server):
+            await self.pause()
+
+    async def check(self, server: Server) -> None:
+        await super().check(server)
+        status = await server.instance(self.instance_id, "Status")
+        assert status["error"]["kind"] == "timeout", status
+
+    def expected(self) -> Any:
+        return None
+
+
+class Forgotten(Case):
+    """One that is deleted half a minute after its end."""
+
+    async def drive(self, server: Server) -> None:
+        self.kept = False
+        await self.start(server, self.number)
+
+    async def check(self, server: Server) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while (await server.ask(ORCHESTRATION_TYPE, self.instance_id, "Status")).get("success") is not False:
+                await asyncio.sleep(5)
 
 
 class Collected(Case):

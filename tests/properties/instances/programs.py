@@ -145,6 +145,34 @@ async def reader(ctx: Context, number: int) -> list[int]:
 
 
 @steady.orchestration(mailboxes=["letters"])
+async def delayed(ctx: Context, number: int) -> list[Any]:
+    """Begins later, with a letter that came with its start, and sets tags in two executions."""
+    if ctx.execution_id == 1:
+        ctx.set_tags({"given": None, "first": "yes"})
+        await ctx.call(double, number, priority=number)
+        ctx.continue_as_new(number, version="latest")
+    ctx.set_tags({"second": str(ctx.patched("second"))})
+    return [await ctx.receive("letters", int) for _ in range(number + 1)]
+
+
+@steady.orchestration(timeout_seconds=90)
+async def limited(ctx: Context, number: int) -> None:
+    """Waits for longer than it may; with an odd number it swallows the cancellation as well."""
+    while True:
+        try:
+            await ctx.event("never")
+        except asyncio.CancelledError:
+            await ctx.call(double, number)
+            if number % 2 == 0:
+                raise
+
+
+@steady.orchestration(retention_seconds=30)
+async def forgotten(ctx: Context, number: int) -> int:
+    return await ctx.call(double, number)
+
+
+@steady.orchestration(mailboxes=["letters"])
 async def collector(ctx: Context, given: dict[str, Any]) -> list[int]:
     """Takes one letter in each execution."""
     letters = [*given["letters"], (await ctx.receive("letters", dict))["number"]]

@@ -16,8 +16,11 @@ from tests.properties.instances.cases import (
     Case,
     Collected,
     Collision,
+    Delayed,
     Family,
+    Forgotten,
     Letters,
+    Limited,
     Nap,
     Replaced,
 )
@@ -35,6 +38,9 @@ LONGEST_ID = 255
 
 KINDS: dict[str, type[Case]] = dict.fromkeys(EXPECTED, Case) | {
     "reader": Letters,
+    "delayed": Delayed,
+    "limited": Limited,
+    "forgotten": Forgotten,
     "settled": Letters,
     "sleeper": Letters,
     "mailed": Letters,
