@@ -14,7 +14,7 @@ from dapr.actor import ActorInterface
 class OrchestrationActorInterface(ActorInterface):
     @abstractmethod
     async def Start(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{name, input, version, tags, priority, start_at, event}``: starts the instance, unless it exists already."""
+        """``{name, input, version, tags, priority, start_at, event}``: starts the instance unless it exists already."""
 
     @abstractmethod
     async def RaiseEvent(self, data: dict[str, Any]) -> dict[str, Any]:
