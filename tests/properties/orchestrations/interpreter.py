@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from tests.properties.orchestrations.programs import (
+    Answer,
     Call,
     Event,
     Fail,
@@ -25,6 +26,7 @@ class World(Protocol):
     async def call(self, call: Call) -> str: ...
     async def event(self, name: str) -> str: ...
     async def receive(self) -> str: ...
+    async def answer(self) -> str: ...
     def set_tag(self, key: str, value: str | None) -> None: ...
     def patched(self, name: str) -> bool: ...
 
@@ -69,6 +71,8 @@ class Run:
             return await self._world.event(node.name)
         if isinstance(node, Receive):
             return await self._world.receive()
+        if isinstance(node, Answer):
+            return await self._world.answer()
         if isinstance(node, Fail):
             raise Boom(node.label)
         if isinstance(node, SetTags):

@@ -12,7 +12,7 @@ from holdfast.orchestration.loop.ordered_tasks import OrderedTask, OrderingLoop
 from holdfast.orchestration.loop.step_patches import begin_step, end_step
 from holdfast.runtime.simulated.loop import Deadlock, VirtualTimeLoop
 from tests.properties.orchestrations.interpreter import Boom, Run
-from tests.properties.orchestrations.programs import EVENTS, MAILBOX
+from tests.properties.orchestrations.programs import EVENTS, MAILBOX, REQUEST
 
 if TYPE_CHECKING:
     from tests.properties.orchestrations.programs import Call, Program
@@ -56,6 +56,7 @@ class Model:
         self.tags = dict(tags)
         self._waiting: dict[str, deque[asyncio.Future[str]]] = {name: deque() for name in EVENTS}
         self._mail: asyncio.Queue[str] = asyncio.Queue()
+        self._requests: asyncio.Queue[str] = asyncio.Queue()
         self._raised = 0
 
     async def call(self, call: Call) -> str:
@@ -75,6 +76,9 @@ class Model:
     async def receive(self) -> str:
         return await self._mail.get()
 
+    async def answer(self) -> str:
+        return await self._requests.get()
+
     def set_tag(self, key: str, value: str | None) -> None:
         self.tags.pop(key, None)
         if value is not None:
@@ -88,6 +92,9 @@ class Model:
         self.deliver(name, str(self._raised))
 
     def deliver(self, name: str, data: str) -> None:
+        if name == REQUEST:
+            self._requests.put_nowait(data)
+            return
         if name == MAILBOX:
             self._mail.put_nowait(data)
             return

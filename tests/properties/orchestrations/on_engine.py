@@ -23,6 +23,7 @@ from holdfast.orchestration.core.instance import Instance, Verdict
 from holdfast.orchestration.core.messages import (
     ActivityOutcome,
     Cancel,
+    MakeRequest,
     RaiseEvent,
     Resume,
     Start,
@@ -31,7 +32,7 @@ from holdfast.orchestration.core.messages import (
 )
 from tests.properties.orchestrations.interpreter import Run
 from tests.properties.orchestrations.on_asyncio import CANCELLED, WAITS, retry_delay
-from tests.properties.orchestrations.programs import MAILBOX, Author
+from tests.properties.orchestrations.programs import MAILBOX, REQUEST, Author
 
 if TYPE_CHECKING:
     from holdfast import Context
@@ -50,7 +51,7 @@ async def sub(ctx: Context, given: dict[str, Any]) -> str:
     raise NotImplementedError("the world answers for it")
 
 
-@app.orchestration(mailboxes=[MAILBOX])
+@app.orchestration(mailboxes=[MAILBOX], requests=[REQUEST])
 async def program(ctx: Context, seed: int) -> list[Any]:
     return await Run(InOrchestration(ctx)).whole(Author(seed).write().body)
 
@@ -58,7 +59,7 @@ async def program(ctx: Context, seed: int) -> list[Any]:
 before.registry.add_orchestration(app.registry.orchestration("sub"))
 
 
-@before.orchestration(name="program", mailboxes=[MAILBOX])
+@before.orchestration(name="program", mailboxes=[MAILBOX], requests=[REQUEST])
 async def program_before(ctx: Context, seed: int) -> list[Any]:
     return await Run(BeforePatches(ctx)).whole(Author(seed).write().body)
 
@@ -81,6 +82,11 @@ class InOrchestration:
 
     async def receive(self) -> str:
         return await self._ctx.receive(MAILBOX, str)
+
+    async def answer(self) -> str:
+        request = await self._ctx.request(REQUEST, str)
+        request.reply(f"reply to {request.data}")
+        return request.data
 
     def set_tag(self, key: str, value: str | None) -> None:
         self._ctx.set_tags({key: value})
@@ -147,7 +153,11 @@ class World:
         )
         self._send(0.0, start)
         for number, (moment, name) in enumerate(program.raised, start=1):
-            self._send(moment, RaiseEvent(name=name, data=f'"{number}"', event_id=str(number)))
+            data, key = f'"{number}"', str(number)
+            if name == REQUEST:
+                self._send(moment, MakeRequest(name=name, data=data, request_id=key))
+            else:
+                self._send(moment, RaiseEvent(name=name, data=data, event_id=key))
         if program.cancelled_at is not None:
             self._send(program.cancelled_at, Cancel())
         if way.lateness and program.suspended is not None:
@@ -272,3 +282,7 @@ def well_formed(history: list[dict[str, Any]], status: Status | None = None) -> 
         else:
             scheduled[place] = event["type"]
     assert [event["timestamp"] for event in history] == sorted(event["timestamp"] for event in history)
+    requests = [(event["type"], event["request_id"]) for event in history if "request_id" in event]
+    assert len(set(requests)) == len(requests)
+    for place, (kind, request_id) in enumerate(requests):
+        assert kind == "RequestReceived" or ("RequestReceived", request_id) in requests[:place]

@@ -9,6 +9,7 @@ from typing import TypeAlias
 MAX_NODES = 30
 EVENTS = ("red", "green")
 MAILBOX = "mail"
+REQUEST = "ask"
 TAGS = ("stage", "customer", "region")
 
 
@@ -41,6 +42,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Receive:
+    label: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Takes a request and replies with its data."""
+
     label: str
 
 
@@ -87,7 +95,7 @@ class Wrapped:
     other: Node | None = None
 
 
-Node: TypeAlias = Call | Sleep | Event | Receive | Fail | SetTags | Patched | Several | Wrapped
+Node: TypeAlias = Call | Sleep | Event | Receive | Answer | Fail | SetTags | Patched | Several | Wrapped
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,8 @@ class Author:
     def write(self) -> Program:
         body = self._node(0)
         raised = sorted(
-            (self._seconds(30), self._random.choice((*EVENTS, MAILBOX))) for _ in range(self._random.randint(0, 12))
+            (self._seconds(30), self._random.choice((*EVENTS, MAILBOX, REQUEST)))
+            for _ in range(self._random.randint(0, 12))
         )
         cancelled_at = self._seconds(30) if self._random.random() < 0.25 else None
         suspended = None
@@ -161,13 +170,17 @@ class Author:
         return Wrapped(label, kind, self._node(depth + 1), self._seconds(6), other)
 
     def _leaf(self, label: str) -> Node:
-        kind = self._random.choice(("call", "call", "call", "sleep", "event", "receive", "fail", "sub", "tags"))
+        kind = self._random.choice(
+            ("call", "call", "call", "sleep", "event", "receive", "answer", "fail", "sub", "tags")
+        )
         if kind == "sleep":
             return Sleep(label, self._random.choice((0.0, self._seconds(5), self._seconds(5))))
         if kind == "event":
             return Event(label, self._random.choice(EVENTS))
         if kind == "receive":
             return Receive(label)
+        if kind == "answer":
+            return Answer(label)
         if kind == "fail":
             return Fail(label)
         if kind == "tags":
