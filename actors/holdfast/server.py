@@ -39,6 +39,7 @@ from holdfast.gateway.middleware.inner_calls import InnerCalls
 from holdfast.gateway.middleware.rate_limit import RateLimit
 from holdfast.gateway.notified_wait import NotifiedWaits
 from holdfast.gateway.openapi import document as openapi
+from holdfast.gateway.orchestration_bulk import BulkActions
 from holdfast.gateway.orchestration_lists import OrchestrationLists
 from holdfast.gateway.orchestration_requests import OrchestrationRequests
 from holdfast.gateway.orchestrations import Orchestrations
@@ -154,11 +155,11 @@ def create_gateway(
     waits = NotifiedWaits(host.client)
     orchestrations = Orchestrations(host.client, waits)
     requests = OrchestrationRequests(host.client, waits)
-    lists = OrchestrationLists(host.client)
+    lists, bulk = OrchestrationLists(host.client), BulkActions(host.client)
     idempotency = Idempotency(host.client, quotas, alone=isinstance(host, InProcessHost))
     schedules = Schedules(host.client)
     audit = AuditLog()
-    routes = (queues, orchestrations, requests, lists, idempotency, schedules)
+    routes = (queues, orchestrations, requests, lists, bulk, idempotency, schedules)
     endpoints = Endpoints([endpoint for part in routes for endpoint in part.endpoints()], audit)
     openapi.install(app, endpoints)
     sidecar_roots = () if host.sidecar_app is None else _SIDECAR_ROOTS

@@ -266,7 +266,7 @@ def test_list_with_filters(holdfast: Command, instance_id: str) -> None:
         pass
     assert listed("--status", "completed", "--name", "greeting")[instance_id] == "COMPLETED"
     assert instance_id not in listed("--name", "counting") | listed("--status", "FAILED")
-    assert [instance_id, "greeting", "COMPLETED"] in [
+    assert [instance_id, "greeting 2", "COMPLETED"] in [
         row[:3] for row in rows(holdfast.orchestration("list", "--limit", "1000").output)
     ]
     cut = holdfast.orchestration("list", "--limit", "1")

@@ -11,13 +11,15 @@ import click
 from holdfast.cli import orchestration_tables as tables
 from holdfast.cli import printing
 from holdfast.cli.options import option
+from holdfast.cli.orchestration_bulk import bulk
 from holdfast.cli.orchestration_history import export, history
+from holdfast.cli.orchestration_lists import counts, list_them
 from holdfast.cli.orchestration_request import reply, request
 from holdfast.cli.orchestration_start import read_start_options, start_options
 from holdfast.cli.queue_input import from_arguments
-from holdfast.cli.session import FAILED, NOT_YET, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
+from holdfast.cli.session import FAILED, NOT_YET, RemoteGroup, server_command, show_done, show_json
 from holdfast.cli.watch import interval_option, watch
-from holdfast.client.api.orchestrations import LONGEST_WAIT, list_runs
+from holdfast.client.api.orchestrations import LONGEST_WAIT
 from holdfast.client.run_models import ended
 from holdfast.runtime.serialization import load
 
@@ -40,8 +42,6 @@ Exit codes:
   5  the server cannot be reached; nothing was done
   6  no clear response; it may or may not have been done
 """
-STATUSES = ("PENDING", "RUNNING", "SUSPENDED", "BLOCKED", "COMPLETED", "FAILED", "CANCELLED")
-MOST_LISTED = 100
 
 _instance = click.argument("instance_id", metavar="ID")
 _reason = option("--reason", help="The reason, which is kept in the history.")
@@ -197,36 +197,7 @@ def delete(server: Server, as_json: bool, instance_id: str, force: bool, yes: bo
     show_done(answer, as_json, f"{instance_id} deleted")
 
 
-@orchestration.command("list", short_help="List instances.")
-@option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only instances with this status.")
-@option("--name", help="Only instances of this orchestration.")
-@option("--limit", type=click.IntRange(1), default=50, help="Largest number to list.")
-@server_command
-def list_them(server: Server, as_json: bool, status: str | None, name: str | None, limit: int) -> None:
-    """List instances, the newest first. Exits with 3 when there are none."""
-    found: list[Answer] = []
-    cursor: str | None = None
-    with server.connect() as session:
-        while True:
-            most = min(MOST_LISTED, limit - len(found))
-            page = session.ask(list_runs(session.connection, most, cursor, status, name))
-            found += page["orchestrations"]
-            cursor = page.get("next_cursor")
-            if cursor is None or len(found) >= limit:
-                break
-    if as_json:
-        show_json({"orchestrations": found} | ({} if cursor is None else {"next_cursor": cursor}))
-    elif found:
-        printing.console().print(tables.instances(found))
-        if cursor is not None:
-            click.echo("There may be more; raise --limit to see them.")
-    else:
-        click.echo("No such instances.", err=True)
-    if not found:
-        sys.exit(NOTHING_THERE)
-
-
-for _command in (history, export, request, reply):
+for _command in (history, export, request, reply, list_them, counts, bulk):
     orchestration.add_command(_command)
 
 

@@ -55,14 +55,14 @@ def read_start_options(
     if event is None and not (event_data is None and event_id is None):
         raise click.UsageError("--event-data and --event-id need --event.")
     return start_fields(
-        tags=_tags(tags),
+        tags=read_tags(tags),
         priority=priority,
-        start_at=None if start_at is None else _time(start_at),
+        start_at=read_moment(start_at, "--start-at"),
         event=None if event is None else _event(event, event_data, event_id),
     )
 
 
-def _tags(given: Sequence[str]) -> dict[str, str] | None:
+def read_tags(given: Sequence[str]) -> dict[str, str] | None:
     """Returns the tags given as ``KEY=VALUE``, split at the first equals sign."""
     tags: dict[str, str] = {}
     for text in given:
@@ -75,9 +75,12 @@ def _tags(given: Sequence[str]) -> dict[str, str] | None:
     return tags or None
 
 
-def _time(given: str) -> datetime:
+def read_moment(given: str | None, name: str) -> datetime | None:
+    """Returns a time of the option ``name``, in UTC unless it has a time zone."""
+    if given is None:
+        return None
     try:
-        return datetime.fromtimestamp(read_time(given, "--start-at"), UTC)
+        return datetime.fromtimestamp(read_time(given, name), UTC)
     except InvalidRequest as error:
         raise click.UsageError(str(error)) from error
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from holdfast.cli.printing import moment, new_table, printable, spoken_exactly, value
+from holdfast.cli.printing import RIGHT, moment, new_table, printable, spoken_exactly, value
 from holdfast.logs import counted
+from holdfast.orchestration.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,8 +92,30 @@ def instances(shown: Iterable[Answer]) -> RenderableType:
     table.add_column("orchestration", overflow="fold")
     table.add_column("status", no_wrap=True)
     table.add_column("started", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
+    table.add_column("tags", overflow="fold")
     for instance in shown:
-        table.add_row(instance["instance_id"], instance["name"], instance["status"], moment(instance["created_at"]))
+        tags = " ".join(f"{key}={value}" for key, value in sorted(instance["tags"].items()))
+        ended_at = instance["ended_at"]
+        table.add_row(
+            instance["instance_id"],
+            f"{instance['name']} {instance['version']}",
+            instance["status"],
+            moment(instance["created_at"]),
+            "" if ended_at is None else moment(ended_at),
+            printable(tags),
+        )
+    return table
+
+
+def counts(answer: Answer) -> RenderableType:
+    statuses = [status for status in Status if status in answer["counts"]]
+    table = new_table()
+    table.add_column("orchestration", overflow="fold")
+    for status in statuses:
+        table.add_column(status, justify=RIGHT, no_wrap=True)
+    for name, numbers in [*answer["by_name"].items(), *([("all", answer["counts"])] if answer["by_name"] else [])]:
+        table.add_row(name, *(f"{numbers.get(status, 0):,}" for status in statuses))
     return table
 
 

@@ -7,16 +7,25 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from holdfast.client import models as answers
 from holdfast.client import run_models as run_answers
 from holdfast.client.api.connection import Connection
-from holdfast.client.api.orchestrations import RunCalls, list_runs
+from holdfast.client.api.orchestration_lists import act_on_runs, count_runs, list_runs
+from holdfast.client.api.orchestrations import RunCalls
 from holdfast.client.api.queues import list_queues
 from holdfast.client.api.schedules import ScheduleCalls, list_schedules
 from holdfast.client.batch import Batch
 from holdfast.client.idempotency import IdempotencyCalls, Outcome, result_of, run_once
 from holdfast.client.idempotent_handler import Idempotency
+from holdfast.client.instance_filter import BulkAction, InstanceFilter, bulk_body, filter_fields
 from holdfast.client.models import Completion, DeadLetter, LockInfo, Message, QueueStats, QueueSummary
 from holdfast.client.queue import Queue
 from holdfast.client.run import Run, named, start
-from holdfast.client.run_models import BlockReason, HistoryEvent, OrchestrationStatus, OrchestrationSummary
+from holdfast.client.run_models import (
+    BlockReason,
+    BulkResult,
+    HistoryEvent,
+    OrchestrationCounts,
+    OrchestrationStatus,
+    OrchestrationSummary,
+)
 from holdfast.client.schedule import Schedule, Tick, schedule
 from holdfast.client.start_options import StartEvent, StartOptions, start_fields
 
@@ -33,13 +42,16 @@ Output = TypeVar("Output")
 __all__ = [
     "Batch",
     "BlockReason",
+    "BulkResult",
     "Client",
     "Completion",
     "DeadLetter",
     "HistoryEvent",
     "Idempotency",
+    "InstanceFilter",
     "LockInfo",
     "Message",
+    "OrchestrationCounts",
     "OrchestrationStatus",
     "OrchestrationSummary",
     "Outcome",
@@ -203,17 +215,56 @@ class Client:
         return Run(RunCalls(self._connection, instance_id), definition)
 
     async def orchestrations(
-        self, *, status: str | None = None, name: str | None = None, page_size: int = 50
+        self, *, order: Literal["newest", "oldest"] = "newest", page_size: int = 50, **selected: Unpack[InstanceFilter]
     ) -> AsyncIterator[OrchestrationSummary]:
-        """Iterates over the instances, the newest first; ``status`` and ``name`` (of the orchestration) filter them."""
+        """Iterates over the instances that match the filter, the newest first."""
+        fields = filter_fields(**selected)
         cursor: str | None = None
         while True:
-            page = await list_runs(self._connection, page_size, cursor, status, name)
+            page = await list_runs(self._connection, fields, page_size, cursor, order)
             for found in page["orchestrations"]:
                 yield run_answers.summary(found)
             cursor = page.get("next_cursor")
             if cursor is None:
                 return
+
+    async def orchestration_counts(self, name: str | None = None) -> OrchestrationCounts:
+        """Returns the numbers of instances by status and orchestration; ``name`` selects one orchestration."""
+        answer = await count_runs(self._connection, name)
+        return OrchestrationCounts(answer["counts"], answer["by_name"])
+
+    async def bulk(
+        self,
+        action: BulkAction,
+        *,
+        all: bool = False,  # noqa: A002
+        dry_run: bool = False,
+        reason: str | None = None,
+        event: str | None = None,
+        data: Any = None,
+        page_size: int = 100,
+        progress: Callable[[BulkResult], None] | None = None,
+        **selected: Unpack[InstanceFilter],
+    ) -> BulkResult:
+        """Acts on all instances that match the filter, page by page, the newest first.
+
+        Without a filter, ``all`` has to be True. ``reason`` is for ``cancel`` and ``suspend``, ``event`` and ``data``
+        are for ``raise``. ``dry_run`` only counts. ``progress`` is called with the sums after each page. A page whose
+        response is lost is not repeated: ``AnswerLost`` is raised.
+        """
+        body = bulk_body(
+            action, filter_fields(**selected), every=all, dry_run=dry_run, reason=reason, event=event, data=data
+        )
+        result = BulkResult(0, 0, [])
+        cursor: str | None = None
+        while True:
+            page = await act_on_runs(self._connection, body, page_size, cursor)
+            result = run_answers.bulk_sum(result, page)
+            if progress is not None:
+                progress(result)
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return result
 
     async def schedule(
         self,

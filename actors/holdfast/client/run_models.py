@@ -24,6 +24,29 @@ class OrchestrationSummary:
     #: PENDING, RUNNING, SUSPENDED, BLOCKED, COMPLETED, FAILED or CANCELLED.
     status: str
     created_at: datetime
+    version: str
+    tags: dict[str, str]
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestrationCounts:
+    """The numbers of instances."""
+
+    #: By status.
+    counts: dict[str, int]
+    #: By orchestration and status.
+    by_name: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What became of an action on all instances that match a filter."""
+
+    matched: int
+    done: int
+    #: The ids of the instances for which it could not be done.
+    failed: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +134,20 @@ class HistoryEvent:
 
 
 def summary(answer: dict[str, Any]) -> OrchestrationSummary:
-    return OrchestrationSummary(answer["instance_id"], answer["name"], answer["status"], _moment(answer["created_at"]))
+    return OrchestrationSummary(
+        instance_id=answer["instance_id"],
+        name=answer["name"],
+        status=answer["status"],
+        created_at=_moment(answer["created_at"]),
+        version=answer["version"],
+        tags=answer["tags"],
+        ended_at=None if answer["ended_at"] is None else _moment(answer["ended_at"]),
+    )
+
+
+def bulk_sum(result: BulkResult, page: dict[str, Any]) -> BulkResult:
+    """Adds the response for one page."""
+    return BulkResult(result.matched + page["matched"], result.done + page["done"], [*result.failed, *page["failed"]])
 
 
 def status(answer: dict[str, Any]) -> OrchestrationStatus:

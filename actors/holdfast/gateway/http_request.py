@@ -54,7 +54,7 @@ class Shares:
 class HttpRequest:
     """One request: its path parameters, its query and its body."""
 
-    __slots__ = ("_most", "_receive", "_scope", "_shares", "_taken", "parameters")
+    __slots__ = ("_most", "_receive", "_scope", "_shares", "_taken", "noted", "parameters")
 
     def __init__(
         self, scope: Scope, receive: Receive, parameters: Sequence[str], shares: Shares, most: int = MAX_CALL
@@ -66,12 +66,18 @@ class HttpRequest:
         self._taken: AsyncExitStack | None = None
         self._most = most
         self.parameters = parameters
+        #: What the audit log says of an operator's call, in addition to its parameters.
+        self.noted: dict[str, str] = {}
 
     @property
     def caller(self) -> Caller:
         """The authenticated caller."""
         caller: Caller = self._scope[CALLER]
         return caller
+
+    def note(self, **words: str) -> None:
+        """Adds to what the audit log says of this call."""
+        self.noted |= words
 
     def query(self, model: type[Query]) -> Query:
         """Returns the query parsed into this model. Raises InvalidRequest.

@@ -6,11 +6,15 @@ Pydantic alone would also accept ``1_0``, ``1.0`` and `` 1`` as integers, and ``
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
+
+from holdfast.wire.times import read_time
+
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
 
 #: The maximal length of a value: enough for any sensible number, and cheap to parse.
 MAX_LENGTH = 64
@@ -33,16 +37,10 @@ NUMBER = _looks_like(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", "a number")
 FLAG = _looks_like("true|false", "true or false")
 
 
-def _unix_time(given: Any) -> float:
-    try:
-        if not isinstance(given, str) or len(given) > MAX_LENGTH:
-            raise ValueError
-        moment = datetime.fromisoformat(given)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise PydanticCustomError(
-            "query_time", "Input should be a time in ISO 8601, such as 2026-02-28T16:13:35Z"
-        ) from None
+def _unix_time(given: Any, info: ValidationInfo) -> float:
+    if not isinstance(given, str):
+        raise PydanticCustomError("query_value", "Input should be a string")
+    return read_time(given, info.field_name or "time")
 
 
 #: A time in ISO 8601, in UTC unless it says otherwise, as Unix seconds.

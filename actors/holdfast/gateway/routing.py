@@ -122,7 +122,7 @@ class Endpoints:
         finally:
             await call.release()
         if acts and status != Forbidden.status:
-            names = dict(zip(endpoint.names, parameters, strict=True))
+            names = dict(zip(endpoint.names, parameters, strict=True)) | call.noted
             self._audit.acted(call.caller, endpoint.verb, endpoint.path, names, status)
         if refusal is not None:
             await send_error(send, refusal)

@@ -69,21 +69,21 @@ async def _all(server: Server, limit: int = 100, **query: Any) -> list[Any]:
             return found
 
 
-async def _ids(server: Server, **query: Any) -> list[str]:
+async def ids(server: Server, **query: Any) -> list[str]:
     return [one["instance_id"].removeprefix(f"{server.name}-") for one in await _all(server, **query)]
 
 
-async def _listed(server: Server, number: int, **query: Any) -> list[Any]:
+async def listed(server: Server, number: int, **query: Any) -> list[Any]:
     """Waits until so many are listed: the index is written a moment after an answer."""
 
-    async def found() -> list[Any] | None:
-        listed = await _all(server, **query)
-        return listed if len(listed) == number else None
+    async def found() -> tuple[list[Any]] | None:
+        shown = await _all(server, **query)
+        return (shown,) if len(shown) == number else None
 
-    return await eventually(found)
+    return (await eventually(found))[0]
 
 
-async def _begin(server: Server, names: Sequence[str], orchestration: str = "waiting", **fields: Any) -> None:
+async def begin(server: Server, names: Sequence[str], orchestration: str = "waiting", **fields: Any) -> None:
     for name in names:
         answer = await start(server, orchestration, instance_id=f"{server.name}-{name}", **fields)
         assert answer.status == 202, answer.text
@@ -92,26 +92,26 @@ async def _begin(server: Server, names: Sequence[str], orchestration: str = "wai
 @on_every_stack
 async def test_the_newest_come_first_and_a_page_begins_where_the_last_one_ended(server: Server) -> None:
     names = [f"{number:02}" for number in (3, 1, 4, 15, 9, 2, 6, 5, 35, 8, 97, 93)]
-    await _begin(server, names)
-    await _listed(server, len(names))
-    assert await _ids(server) == names[::-1]
-    assert await _ids(server, order="oldest") == names
+    await begin(server, names)
+    await listed(server, len(names))
+    assert await ids(server) == names[::-1]
+    assert await ids(server, order="oldest") == names
     for limit in (1, 5, 12):
-        assert await _ids(server, limit=limit) == names[::-1]
-        assert await _ids(server, limit=limit, order="oldest") == names
+        assert await ids(server, limit=limit) == names[::-1]
+        assert await ids(server, limit=limit, order="oldest") == names
 
 
 @on_every_stack
 async def test_a_listed_instance_has_what_its_status_has(server: Server) -> None:
     run = Run(server, "one")
     await run.start("waiting", tags={"customer": "acme:1", "env": ""})
-    [running] = await _listed(server, 1, status="RUNNING")
+    [running] = await listed(server, 1, status="RUNNING")
     status = await run.status()
     shown = ("instance_id", "name", "version", "status", "tags", "created_at", "ended_at")
     assert running == {name: status[name] for name in shown}
     accepted(await run.raise_event("go"))
     await run.ended()
-    [ended] = await _listed(server, 1, status="COMPLETED")
+    [ended] = await listed(server, 1, status="COMPLETED")
     status = await run.status()
     assert ended == {name: status[name] for name in shown}
     assert ended["ended_at"] is not None
@@ -120,48 +120,48 @@ async def test_a_listed_instance_has_what_its_status_has(server: Server) -> None
 
 @on_every_stack
 async def test_filters_together_and_repeated(server: Server) -> None:
-    await _begin(server, ["a", "b"], tags={"customer": "acme", "env": "test"})
-    await _begin(server, ["c"], tags={"customer": "acme", "env": "live"})
-    await _begin(server, ["d", "e"], "echo", input=1, tags={"customer": "other", "env": "test"})
+    await begin(server, ["a", "b"], tags={"customer": "acme", "env": "test"})
+    await begin(server, ["c"], tags={"customer": "acme", "env": "live"})
+    await begin(server, ["d", "e"], "echo", input=1, tags={"customer": "other", "env": "test"})
     await Run(server, "a").tell("suspend")
     await Run(server, "b").tell("cancel")
-    await _listed(server, 2, status="COMPLETED")
-    await _listed(server, 1, status="CANCELLED")
-    await _listed(server, 1, status="SUSPENDED")
-    assert await _ids(server, status=["RUNNING", "SUSPENDED"]) == ["c", "a"]
-    assert await _ids(server, status=["CANCELLED", "COMPLETED", "SUSPENDED"], order="oldest") == ["a", "b", "d", "e"]
-    assert await _ids(server, name="echo") == ["e", "d"]
-    assert await _ids(server, name="echo", status="RUNNING") == []
-    assert await _ids(server, tag="customer:acme") == ["c", "b", "a"]
-    assert await _ids(server, tag=["customer:acme", "env:test"], status=["SUSPENDED", "RUNNING"]) == ["a"]
-    assert await _ids(server, tag=["customer:acme", "customer:other"]) == []
-    assert await _ids(server, tag="customer:acm") == []
-    assert await _ids(server, version="1", name="waiting") == ["c", "b", "a"]
-    assert await _ids(server, version="2") == []
-    assert await _ids(server, id_prefix=f"{server.name}-c") == ["c"]
+    await listed(server, 2, status="COMPLETED")
+    await listed(server, 1, status="CANCELLED")
+    await listed(server, 1, status="SUSPENDED")
+    assert await ids(server, status=["RUNNING", "SUSPENDED"]) == ["c", "a"]
+    assert await ids(server, status=["CANCELLED", "COMPLETED", "SUSPENDED"], order="oldest") == ["a", "b", "d", "e"]
+    assert await ids(server, name="echo") == ["e", "d"]
+    assert await ids(server, name="echo", status="RUNNING") == []
+    assert await ids(server, tag="customer:acme") == ["c", "b", "a"]
+    assert await ids(server, tag=["customer:acme", "env:test"], status=["SUSPENDED", "RUNNING"]) == ["a"]
+    assert await ids(server, tag=["customer:acme", "customer:other"]) == []
+    assert await ids(server, tag="customer:acm") == []
+    assert await ids(server, version="1", name="waiting") == ["c", "b", "a"]
+    assert await ids(server, version="2") == []
+    assert await ids(server, id_prefix=f"{server.name}-c") == ["c"]
 
 
 @on_every_stack
 async def test_times_are_inclusive_at_the_beginning_only(server: Server) -> None:
-    await _begin(server, ["a"])
+    await begin(server, ["a"])
     await asyncio.sleep(0.01)
-    await _begin(server, ["b"], "echo", input=1)
-    [b, a] = await _listed(server, 2)
-    [ended] = await _listed(server, 1, status="COMPLETED")
+    await begin(server, ["b"], "echo", input=1)
+    [b, a] = await listed(server, 2)
+    [ended] = await listed(server, 1, status="COMPLETED")
     # Times are shown in whole milliseconds.
     later = (datetime.fromisoformat(b["created_at"]) + timedelta(milliseconds=1)).isoformat()
-    assert await _ids(server, started_after=a["created_at"]) == ["b", "a"]
-    assert await _ids(server, started_after=b["created_at"]) == ["b"]
-    assert await _ids(server, started_after=later) == []
-    assert await _ids(server, started_before=a["created_at"]) == []
-    assert await _ids(server, started_before=b["created_at"]) == ["a"]
-    assert await _ids(server, started_before=later) == ["b", "a"]
+    assert await ids(server, started_after=a["created_at"]) == ["b", "a"]
+    assert await ids(server, started_after=b["created_at"]) == ["b"]
+    assert await ids(server, started_after=later) == []
+    assert await ids(server, started_before=a["created_at"]) == []
+    assert await ids(server, started_before=b["created_at"]) == ["a"]
+    assert await ids(server, started_before=later) == ["b", "a"]
     # Without a zone they are in UTC; with one they are converted.
     zoned = datetime.fromisoformat(b["created_at"])
-    assert await _ids(server, started_after=zoned.replace(tzinfo=None).isoformat()) == ["b"]
-    assert await _ids(server, ended_after=ended["ended_at"]) == ["b"]
-    assert await _ids(server, ended_before=ended["ended_at"]) == []
-    assert await _ids(server, ended_after="2020-01-01", ended_before="2100-01-01T00:00:00+05:00") == ["b"]
+    assert await ids(server, started_after=zoned.replace(tzinfo=None).isoformat()) == ["b"]
+    assert await ids(server, ended_after=ended["ended_at"]) == ["b"]
+    assert await ids(server, ended_before=ended["ended_at"]) == []
+    assert await ids(server, ended_after="2020-01-01", ended_before="2100-01-01T00:00:00+05:00") == ["b"]
 
 
 @on_every_stack
@@ -170,9 +170,9 @@ async def test_counts_by_status_and_name(server: Server) -> None:
         return (await server.request("GET", "/orchestrations/counts?name=tagging")).ok()
 
     before = (await counted())["counts"]
-    await _begin(server, ["a", "b", "c"], "tagging")
+    await begin(server, ["a", "b", "c"], "tagging")
     await Run(server, "c").tell("cancel")
-    await _listed(server, 1, status="CANCELLED")
+    await listed(server, 1, status="CANCELLED")
     expected = {status: before.get(status, 0) + more for status, more in (("RUNNING", 2), ("CANCELLED", 1))}
 
     async def as_expected() -> bool:
@@ -192,25 +192,25 @@ async def test_counts_by_status_and_name(server: Server) -> None:
 
 @on_every_stack
 async def test_what_is_deleted_is_neither_listed_nor_counted(server: Server) -> None:
-    await _begin(server, ["a", "b"], tags={"customer": "acme"})
-    await _listed(server, 2)
+    await begin(server, ["a", "b"], tags={"customer": "acme"})
+    await listed(server, 2)
     assert (await Run(server, "a").delete(force="true")).status == 200
-    await _listed(server, 1)
+    await listed(server, 1)
     for query in ({}, {"status": "RUNNING"}, {"name": "waiting"}, {"tag": "customer:acme"}):
-        assert await _ids(server, **query) == ["b"]
+        assert await ids(server, **query) == ["b"]
 
 
 @on_every_stack
 async def test_a_cursor_stays_valid_while_instances_start_and_end(server: Server) -> None:
-    await _begin(server, [f"{number}" for number in range(6)])
-    await _listed(server, 6)
+    await begin(server, [f"{number}" for number in range(6)])
+    await listed(server, 6)
     prefix = f"id_prefix={server.name}&limit=2"
     first = await _page(server, prefix)
     # Those of the first page are deleted, and the instance where it ended with them.
     for one in first["orchestrations"]:
         await server.request("DELETE", f"/orchestrations/{one['instance_id']}?force=true")
-    await _begin(server, ["new"])
-    await _listed(server, 5)
+    await begin(server, ["new"])
+    await listed(server, 5)
     rest = await _page(server, f"id_prefix={server.name}&limit=10&cursor={quote(first['next_cursor'])}")
     assert [one["instance_id"][-1] for one in rest["orchestrations"]] == ["3", "2", "1", "0"]
     assert "next_cursor" not in rest

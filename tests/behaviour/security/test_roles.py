@@ -50,6 +50,7 @@ ROLES = {
     f"POST {ONE}/awaited": "user",
     "GET /orchestrations": "reader",
     "GET /orchestrations/counts": "reader",
+    "POST /orchestrations/bulk": "operator",
     f"GET {ONE}": "reader",
     f"GET {ONE}/history": "reader",
     f"GET {ONE}/wait": "reader",

@@ -89,7 +89,7 @@ class Connection:
         path: str,
         *,
         repeat: Repeat,
-        params: Mapping[str, str | int | float] | None = None,
+        params: Mapping[str, str | int | float | list[str]] | None = None,
         body: bytes | None = None,
         wait_seconds: float = 0,
         wait_as: str | None = None,
@@ -125,7 +125,7 @@ class Connection:
         self,
         method: str,
         path: str,
-        query: Mapping[str, str | int | float],
+        query: Mapping[str, str | int | float | list[str]],
         body: bytes | None,
         wait_seconds: float,
     ) -> dict[str, Any]:

@@ -133,13 +133,5 @@ class RunCalls:
         return await self._connection.call("POST", f"{self._path}/{call}", body=sent, repeat=Repeat.ALWAYS)
 
 
-async def list_runs(
-    connection: Connection, limit: int, cursor: str | None, status: str | None, name: str | None
-) -> Answer:
-    """Returns one page of instances."""
-    params = _given({"limit": limit, "cursor": cursor, "status": status, "name": name})
-    return await connection.call("GET", "orchestrations", params=params, repeat=Repeat.ALWAYS)
-
-
 def _given(params: Mapping[str, str | int | None] | None) -> dict[str, str | int]:
     return {key: value for key, value in (params or {}).items() if value is not None}

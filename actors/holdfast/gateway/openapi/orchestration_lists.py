@@ -33,6 +33,15 @@ class CountsAnswer(Answer):
     by_name: dict[str, dict[str, int]]
 
 
+class BulkAnswer(Answer):
+    #: By this call.
+    matched: int
+    done: int
+    #: The ids of the instances for which the action could not be done.
+    failed: list[str]
+    next_cursor: str | None = None
+
+
 _LISTED = {
     "instance_id": "order-17",
     "name": "checkout",
@@ -52,3 +61,14 @@ def listed(query: type[BaseModel]) -> Document:
 def counted(query: type[BaseModel]) -> Document:
     example = {"counts": _COUNTS, "by_name": {"checkout": _COUNTS}}
     return document("Count instances by status and orchestration", CountsAnswer, example, query=query)
+
+
+def bulk(body: type[BaseModel]) -> Document:
+    sent = {"action": "cancel", "filter": {"status": "RUNNING", "tag": "customer:acme"}, "reason": "moved"}
+    return document(
+        "Act on all instances that match a filter",
+        BulkAnswer,
+        {"matched": 3, "done": 2, "failed": ["order-17"]},
+        body=body.model_json_schema(),
+        sent=sent,
+    )
