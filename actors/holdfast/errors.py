@@ -285,6 +285,16 @@ class AuthorsCodeFailed(HoldfastError):
         """The message of the exception that was raised."""
         return self.details.get("reason")
 
+    @property
+    def traceback(self) -> str | None:
+        """The frames of the author's code and of what it called, if they were kept."""
+        return self.details.get("traceback")
+
+    @property
+    def cause(self) -> dict[str, Any] | None:
+        """What the exception was raised from: ``{type, message, kind, traceback?, cause?}``."""
+        return self.details.get("cause")
+
 
 class OrchestrationFailed(AuthorsCodeFailed):
     """The orchestration failed."""

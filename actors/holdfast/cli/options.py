@@ -99,3 +99,10 @@ def _keys(param: click.Option) -> list[str]:
     if isinstance(param.envvar, str):
         return [param.envvar.removeprefix(_PREFIX).replace("_", "-").lower()]
     return [long.removeprefix("--") for long in param.opts if long.startswith("--")]
+
+
+no_tracebacks_option = option(
+    "--no-tracebacks",
+    is_flag=True,
+    help="Keep no tracebacks of failed activities and orchestrations.",
+)

@@ -13,7 +13,7 @@ import click
 
 from holdfast.app import App
 from holdfast.cli.credentials import given_token, token_file_option
-from holdfast.cli.options import option, tenants_table
+from holdfast.cli.options import no_tracebacks_option, option, tenants_table
 from holdfast.errors import SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
 
@@ -107,6 +107,7 @@ log = logging.getLogger(__name__)
     show_default="keep them",
 )
 @option("--no-worker", is_flag=True, help="Do not run activities; 'holdfast worker' does.")
+@no_tracebacks_option
 @option(
     "--drain-timeout",
     type=click.FloatRange(1.0),
@@ -141,6 +142,7 @@ def serve(
     retention: float | None,
     no_worker: bool,
     drain_timeout: float,
+    no_tracebacks: bool,
     body_timeout: float,
     log_format: str,
     log_level: str,
@@ -158,9 +160,11 @@ def serve(
     from holdfast.gateway.middleware.host_names import is_loopback
     from holdfast.gateway.quotas.quotas import Quotas
     from holdfast.gateway.tls import TlsFiles
+    from holdfast.orchestration.core.tracebacks import keep_tracebacks
     from holdfast.worker.thread_exit import exit_past_threads
 
     set_up_logging(log_format, log_level)
+    keep_tracebacks(not no_tracebacks)
     loopback = is_loopback(listen)
     token = given_token(token, token_file)
     if not (token or tokens_file or insecure or loopback):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.credentials import token_file_option, token_for, token_option
-from holdfast.cli.options import option
+from holdfast.cli.options import no_tracebacks_option, option
 from holdfast.cli.serve import load_app
 from holdfast.errors import HoldfastError, SettingsError
 from holdfast.logs import FORMATS, LEVELS, set_up_logging
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     default=30.0,
     help="Seconds that activities get to clean up at shutdown.",
 )
+@no_tracebacks_option
 @option("--log-format", type=click.Choice(FORMATS), default="text", help="Plain text or JSON lines.")
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="Lowest level to log.")
 def worker(
@@ -50,6 +51,7 @@ def worker(
     slots: int,
     timeout: float,
     drain_timeout: float,
+    no_tracebacks: bool,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -62,10 +64,12 @@ def worker(
     import uvloop
 
     from holdfast.client.api.connection import Connection
+    from holdfast.orchestration.core.tracebacks import keep_tracebacks
     from holdfast.orchestration.registry import Registry
     from holdfast.worker.thread_exit import exit_past_threads
 
     set_up_logging(log_format, log_level)
+    keep_tracebacks(not no_tracebacks)
     try:
         registry = Registry.of(load_app(name).registry for name in apps)
     except ValueError as error:

@@ -201,7 +201,9 @@ def event(answer: dict[str, Any]) -> HistoryEvent:
 
 
 def failure(answer: dict[str, Any]) -> Failure:
-    return Failure(type=answer["type"], message=answer["message"], kind=answer["kind"])
+    return Failure.load(
+        {key: answer[key] for key in ("type", "message", "kind", "traceback", "cause") if key in answer}
+    )
 
 
 def ended(answer: dict[str, Any]) -> bool:

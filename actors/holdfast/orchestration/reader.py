@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.errors import StorageBroken
 from holdfast.kinds import CUSTOM_STATUS, ENDING, INPUT
 from holdfast.names import split_instance_actor
-from holdfast.orchestration.api.replies import shown_event, shown_failure, shown_parent
+from holdfast.orchestration.api.replies import shown_event, shown_parent
+from holdfast.orchestration.core.failures import shown_failure
 from holdfast.orchestration.core.history import load_event
 from holdfast.orchestration.storage import mail, replies
 from holdfast.orchestration.storage.record import check_format, segment_key

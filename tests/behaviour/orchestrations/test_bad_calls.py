@@ -149,7 +149,9 @@ async def test_an_output_that_cannot_be_written(server: Server) -> None:
 @on_every_stack
 async def test_an_orchestration_that_raises(server: Server) -> None:
     run = await Run(server).begin("broken")
-    assert await run.error() == {"type": "RuntimeError", "message": "broken on purpose", "kind": "error"}
+    error = await run.error()
+    assert 'raise RuntimeError("broken on purpose")' in error.pop("traceback")
+    assert error == {"type": "RuntimeError", "message": "broken on purpose", "kind": "error"}
 
 
 @on_every_stack

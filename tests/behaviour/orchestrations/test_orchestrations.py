@@ -137,6 +137,7 @@ async def test_every_event_is_in_the_history(server: Server) -> None:
     scheduled, failed, raised, ended = events[1], events[4], events[12], events[13]
     assert (scheduled["name"], scheduled["input"], scheduled["queue"]) == ("double", 4, "activities")
     assert events[2]["result"] == 8
+    assert "in refuse" in failed["error"].pop("traceback")
     assert failed["error"] == {"type": "NonRetryable", "message": "never", "kind": "error"}
     assert (raised["name"], raised["data"], raised["scheduled_seq"]) == ("go", [1], 12)
     assert ended["output"] == [8, "NonRetryable", "child", "RuntimeError", [1]]

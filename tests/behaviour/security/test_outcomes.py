@@ -35,7 +35,7 @@ MEBIBYTE = 1024 * 1024
 TOO_LARGE = {
     "a result": {"result": json.dumps("x" * MEBIBYTE)},
     "the message of an error": {"error": {"type": "E", "message": "x" * MEBIBYTE}},
-    "the stack of an error": {"error": {"type": "E", "message": "", "stack": "x" * MEBIBYTE}},
+    "the traceback of an error": {"error": {"type": "E", "message": "", "traceback": "x" * MEBIBYTE}},
     "the types of an error": {"error": {"type": "E", "message": "", "types": ["x" * 1000] * 1100}},
 }
 NOT_JSON = {

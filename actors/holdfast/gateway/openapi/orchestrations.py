@@ -28,6 +28,10 @@ class FailureShown(Answer):
     type: str
     message: str
     kind: str
+    #: The frames of the author's code and of what it called.
+    traceback: str | None = None
+    #: What the exception was raised from.
+    cause: FailureShown | None = None
 
 
 class BlockedShown(Answer):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from holdfast.errors import HoldfastError, Rejected, by_code
+from holdfast.orchestration.core.failures import shown_failure
 from holdfast.orchestration.core.history import shown_payload
 from holdfast.pushpop.api.replies import iso, refused
 from holdfast.runtime.serialization import is_deep
@@ -114,11 +115,6 @@ def shown_reason(reason: Answer) -> Answer:
     return {**reason, "since": iso(reason["since"])}
 
 
-def shown_failure(failure: Answer) -> Answer:
-    """Returns a failure without its stack trace, which is only logged."""
-    return {key: failure[key] for key in ("type", "message", "kind")}
-
-
 def shown_parent(parent: Answer) -> Answer:
     """Returns a parent without its incarnation, which is internal."""
     return {key: parent[key] for key in ("instance_id", "execution_id", "scheduled_seq")}
@@ -128,7 +124,8 @@ def _recorded(event: Event) -> Answer:
     """Returns an event exactly as recorded, for a replay, without stack traces."""
     dumped = event.dump()
     if "error" in dumped:
-        dumped["error"].pop("stack", None)
+        dumped["error"].pop("traceback", None)
+        dumped["error"].pop("cause", None)
     return dumped
 
 

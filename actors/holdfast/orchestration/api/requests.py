@@ -175,7 +175,8 @@ class FailureRequest(Request):
     message: str
     kind: Kind = "error"
     types: Annotated[list[str], Field(fail_fast=True, default_factory=list)]
-    stack: str | None = None
+    traceback: str | None = None
+    cause: FailureRequest | None = None
 
 
 class OutcomeRequest(Request):
@@ -199,7 +200,7 @@ class OutcomeRequest(Request):
     def _failure(self) -> Failure | None:
         if self.error is None:
             return None
-        fields = self.error.model_dump()
+        fields = self.error.model_dump(exclude_none=True)
         _check_size(len(dump(fields)), "error")
         return Failure.load(fields)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from holdfast.errors import ActivityFailed, NonRetryable, OrchestrationFailed, SubOrchestrationFailed
+from holdfast.errors import (
+    ActivityFailed,
+    AuthorsCodeFailed,
+    NonRetryable,
+    OrchestrationFailed,
+    SubOrchestrationFailed,
+)
+from holdfast.orchestration.core.tracebacks import MAX_BYTES, traceback_of
 
 if TYPE_CHECKING:
     import builtins
@@ -16,7 +22,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["error", "timeout", "poison", "cancelled", "refused", "never_yields"]
 
 _MAX_MESSAGE = 4_000
-_MAX_STACK = 8_000
+#: The most causes of a failure that are kept.
+_MAX_CAUSES = 5
 #: Kinds that a retry cannot fix.
 _FINAL_KINDS = frozenset({"poison", "cancelled", "refused"})
 _OMITTED_TYPES = frozenset({"builtins.object", "builtins.BaseException"})
@@ -34,36 +41,60 @@ class Failure:
     kind: Kind = "error"
     #: The names of the exception's classes, its own first, for ``Retry.non_retryable``.
     types: tuple[str, ...] = field(default=())
-    stack: str | None = None
+    #: The frames of the author's code and of what it called.
+    traceback: str | None = None
+    #: What the exception was raised from.
+    cause: Failure | None = None
     #: The exception itself, where it is at hand: in tests without a server. It is not stored.
     exception: BaseException | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, error: BaseException, kind: Kind = "error") -> Failure:
+        return cls._of(error, kind, MAX_BYTES, _MAX_CAUSES)
+
+    @classmethod
+    def _of(cls, error: BaseException, kind: Kind, room: int, causes: int) -> Failure:
         try:
             message = str(error)
         except Exception as broken:
             # The author's __str__ failed; the failure is recorded without the message.
             message = f"(its message cannot be read: {type(broken).__name__})"
+        traceback = None if kind == "refused" else traceback_of(error, room)
+        left = room - len((traceback or "").encode())
         return cls(
             type=type(error).__name__,
             message=_writable(message[:_MAX_MESSAGE]),
             kind=kind,
             types=type_names(type(error)),
-            stack=_writable("".join(traceback.format_exception(error))[-_MAX_STACK:]),
+            traceback=None if traceback is None else _writable(traceback),
+            cause=_cause_of(error, left, causes),
         )
 
     @classmethod
     def load(cls, fields: dict[str, Any]) -> Failure:
-        texts = {key: _writable(fields[key]) for key in ("type", "message", "stack") if fields.get(key) is not None}
-        return cls(**{**fields, **texts, "types": tuple(fields.get("types", ()))})
+        return cls._load(fields, MAX_BYTES, _MAX_CAUSES)
+
+    @classmethod
+    def _load(cls, fields: dict[str, Any], room: int, causes: int) -> Failure:
+        texts = {key: _writable(fields[key]) for key in ("type", "message") if fields.get(key) is not None}
+        traceback = fields.get("traceback")
+        if traceback is not None:
+            traceback = _writable(traceback).encode()[-room:].decode(errors="ignore") if room > 0 else None
+        cause = fields.get("cause")
+        if cause is not None:
+            left = room - len((traceback or "").encode())
+            cause = cls._load(cause, left, causes - 1) if causes > 0 else None
+        types = tuple(fields.get("types", ()))
+        return cls(**{**fields, **texts, "types": types, "traceback": traceback, "cause": cause})
 
     def dump(self) -> dict[str, Any]:
         dumped: dict[str, Any] = {"type": self.type, "message": self.message, "kind": self.kind}
         if self.types:
             dumped["types"] = list(self.types)
-        if self.stack is not None:
-            dumped["stack"] = self.stack
+        if self.traceback is not None:
+            dumped["traceback"] = self.traceback
+        if self.cause is not None:
+            dumped["cause"] = self.cause.dump()
         return dumped
 
     @property
@@ -91,10 +122,32 @@ class Failure:
         return error
 
     def _details(self) -> dict[str, Any]:
-        return {"type": self.type, "kind": self.kind, "reason": self.message}
+        details: dict[str, Any] = {"type": self.type, "kind": self.kind, "reason": self.message}
+        if self.traceback is not None:
+            details["traceback"] = self.traceback
+        if self.cause is not None:
+            details["cause"] = shown_failure(self.cause.dump())
+        return details
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
+
+
+def shown_failure(failure: dict[str, Any]) -> dict[str, Any]:
+    """Returns a stored failure as callers see it."""
+    shown: dict[str, Any] = {key: failure[key] for key in ("type", "message", "kind", "traceback") if key in failure}
+    return shown if failure.get("cause") is None else shown | {"cause": shown_failure(failure["cause"])}
+
+
+def _cause_of(error: BaseException, room: int, causes: int) -> Failure | None:
+    if error.__cause__ is not None:
+        return Failure._of(error.__cause__, "error", room, causes - 1) if causes > 0 else None
+    if isinstance(error, AuthorsCodeFailed) and error.type is not None:
+        # The failure of an activity or a child, whose exception was raised in another process.
+        fields: dict[str, Any] = {"type": error.type, "message": error.reason or "", "kind": error.kind or "error"}
+        fields |= {"traceback": error.traceback, "cause": error.cause}
+        return Failure._load(fields, room, causes - 1) if causes > 0 else None
+    return None
 
 
 def _writable(text: str) -> str:
