@@ -28,6 +28,7 @@ FOUND = {
         Focus(("delayed", "limited", "forgotten"), ("kill", "stop")),
         (2, 4),
     ),
+    "requests that are repeated over crashes": (Focus(("asked",), ("stop", "kill")), (1, 2, 3)),
     "calls in another order in each process": (Focus(("unordered",), ("stop",)), (2, 3)),
     "code that has departed, or is missing, or declares less": (
         Focus(("settled", "sleeper", "mailed"), ("unfit",)),

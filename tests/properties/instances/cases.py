@@ -225,6 +225,32 @@ class Collected(Case):
         return {"name": "letters", "data": {"number": number, "load": LOAD}, "event_id": f"letter {number}"}
 
 
+class Asked(Case):
+    """Requests that are repeated until they have a reply: each is taken once, in order, and keeps its reply."""
+
+    async def drive(self, server: Server) -> None:
+        await self.start(server, {"wanted": self.number, "numbers": [], "one_each": self.random.random() < 0.5})
+        for number in range(self.number):
+            async with self.perhaps_suspended(server):
+                await server.instance(self.instance_id, "Request", self._request(number))
+                if self.random.random() < 0.3:
+                    await server.instance(self.instance_id, "Request", self._request(self.random.randint(0, number)))
+                await self.pause()
+
+    async def check(self, server: Server) -> None:
+        await super().check(server)
+        for number in range(self.number):
+            for call, body in (("Request", self._request(number)), ("Reply", {"request_id": f"request {number}"})):
+                answer = await server.instance(self.instance_id, call, body)
+                assert answer["reply"] == {"place": number + 1, "number": number}, answer
+
+    def expected(self) -> Any:
+        return list(range(self.number))
+
+    def _request(self, number: int) -> dict[str, Any]:
+        return {"name": "number", "data": number, "request_id": f"request {number}"}
+
+
 class Cancelled(Case):
     """One that would never end, with letters and suspensions before it is cancelled."""
 

@@ -181,6 +181,19 @@ async def collector(ctx: Context, given: dict[str, Any]) -> list[int]:
     return letters
 
 
+@steady.orchestration(requests=["number"])
+async def asked(ctx: Context, given: dict[str, Any]) -> list[int]:
+    """Answers numbers: in one execution, or each in one of its own."""
+    numbers: list[int] = given["numbers"]
+    while len(numbers) < given["wanted"]:
+        request = await ctx.request("number", int)
+        numbers.append(request.data)
+        request.reply({"place": len(numbers), "number": request.data})
+        if given["one_each"]:
+            ctx.continue_as_new(given | {"numbers": numbers})
+    return numbers
+
+
 @steady.orchestration(mailboxes=["letters"])
 async def perpetual(ctx: Context, number: int) -> None:
     """Goes on for ever, one execution for each letter."""

@@ -12,6 +12,7 @@ from holdfast.orchestration.recovery.rescuer import SCAN_SECONDS
 from holdfast.runtime.simulated import VirtualTimeLoop
 from tests.properties.instances.cases import (
     EXPECTED,
+    Asked,
     Cancelled,
     Case,
     Collected,
@@ -45,6 +46,7 @@ KINDS: dict[str, type[Case]] = dict.fromkeys(EXPECTED, Case) | {
     "sleeper": Letters,
     "mailed": Letters,
     "collector": Collected,
+    "asked": Asked,
     "perpetual": Cancelled,
     "parent_of_perpetual": Family,
     "collision": Collision,
