@@ -11,11 +11,12 @@ import pytest
 from holdfast import App, Context
 from holdfast.orchestration.actor.actor import waiting_for
 from holdfast.orchestration.core.requests import MAX_REPLIES
+from holdfast.orchestration.reader import InstanceReader, events_in
 from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.notifier import Notifier, Subscription
 from holdfast.runtime.serialization import dump, load
 from tests.support.simulated import on_simulated_host
-from tests.unit.orchestration.redeployment import Stage
+from tests.unit.orchestration.redeployment import ROWS, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -287,3 +288,20 @@ async def test_a_suspended_instance_answers_when_it_is_resumed(stage: Stage) -> 
     await stage.ask("i", "Resume")
     assert [await number_of(stage, f"r{number}") for number in range(3)] == [0, 1, 2]
     assert (await stage.ask("i", "Status"))["waiting_for"][0]["kind"] == "request"
+
+
+@on_stage
+async def test_stored_requests_are_read_from_outside(stage: Stage) -> None:
+    await stage.begin("i", "one_each")
+    for number in range(50):
+        await ask(stage, f"r{number}")
+    await ask(stage, "end", "end")
+    await asyncio.sleep(60)
+    head = load(stage.host.storage.rows[f"{ROWS}i||instance"][0])
+    reader = InstanceReader.read("i", head)
+    assert reader is not None
+    missing = set(reader.needed()) - set(stage.keys("i"))
+    assert missing == set()
+    assert any(key.startswith("replies-") for key in reader.needed())
+    received = next(event for event in events_in(reader.tail) if event.type == "RequestReceived")
+    assert (received.name, load(received.data.encode())) == ("ask", {"request_id": "end", "data": "end"})
