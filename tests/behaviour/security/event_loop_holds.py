@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.behaviour.security.guarded import Answer, Guarded
+
+Outcome = TypeVar("Outcome")
 
 #: How often a request that held the event loop for too long is repeated.
 REPEATS = 4
@@ -37,6 +39,10 @@ class Repeating:
     async def send_raw(self, *pieces: bytes) -> list[int]:
         self._sent.append(lambda: self._server.send_raw(*pieces))
         return await self._server.send_raw(*pieces)
+
+    async def do(self, send: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        self._sent.append(send)
+        return await send()
 
     async def begin(self) -> None:
         """Leaves out what was seen before."""

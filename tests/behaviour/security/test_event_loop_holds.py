@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+import grpc.aio
 import pytest
 
 from tests.behaviour.security.event_loop_holds import Repeating
@@ -31,7 +32,7 @@ NUMBERS = {
 
 
 @pytest.fixture(scope="module")
-async def attacked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
+async def attacked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OnEmbedded]:
     async with OnEmbedded(tmp_path_factory.mktemp("holds")) as guarded:
         yield guarded
 
@@ -183,6 +184,11 @@ HOSTILE_TO_ACTORS = {
     "a batch of lists": ("PushPopActor/spare/method/Batch", b'{"calls":%b}' % NESTED),
     "a transaction of lists": ("PushPopActor/spare/state", LISTS),
     "a transaction of lists in each other": ("PushPopActor/spare/state", NESTED),
+    "a transaction of many operations": (
+        "PushPopActor/spare/state",
+        _list(b'{"operation":"delete","request":{"key":"k"}}', 28_000),
+    ),
+    "a transaction of brackets in strings": ("PushPopActor/spare/state", _list(b'"[["', 250_000)),
     "data of a reminder": ("PushPopActor/spare/reminders/r", b'{"dueTime":"1h","data":%b}' % LISTS),
     "data of a timer": ("PushPopActor/spare/timers/t", b'{"dueTime":"1h","data":%b}' % NESTED),
 }
@@ -196,6 +202,43 @@ async def test_a_large_body_for_an_actor(server: Repeating, what: str) -> None:
     assert answer.status in (400, 500) or answer.body["success"] is False
     assert "errorCode" in answer.body or answer.body["error_code"] in ("INVALID_REQUEST", "TOO_LARGE")
     assert len(answer.text) < 4096
+
+
+def _fields(field: bytes, size: int) -> bytes:
+    return field * (size // len(field))
+
+
+#: By the call of Dapr's gRPC API.
+HOSTILE_MESSAGES = {
+    "a transaction of empty operations": ("ExecuteActorStateTransaction", _fields(b"\x1a\x00", 16 * 1024 * 1024)),
+    "a smaller transaction of empty operations": ("ExecuteActorStateTransaction", _fields(b"\x1a\x00", 1_300_000)),
+    "a call with much metadata": (
+        "InvokeActor",
+        b"".join(b"\x2a\x08\x0a\x06%06x" % number for number in range(1_600_000)),
+    ),
+    "a reminder with the same name again and again": ("RegisterActorReminder", _fields(b"\x1a\x00", 1_300_000)),
+    "an invocation of empty messages": ("InvokeService", _fields(b"\x1a\x00", 16 * 1024 * 1024)),
+}
+
+
+@pytest.mark.parametrize("token", ["reader", "operator"])
+@pytest.mark.parametrize("what", HOSTILE_MESSAGES)
+async def test_a_message_of_many_fields(attacked: OnEmbedded, server: Repeating, what: str, token: str) -> None:
+    name, message = HOSTILE_MESSAGES[what]
+    assert len(message) <= 16 * 1024 * 1024
+    metadata = [("authorization", f"Bearer {TOKENS[token]}")]
+
+    async def send() -> str:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{attacked.grpc_port}") as channel:
+            call = channel.unary_unary(f"/dapr.proto.runtime.v1.Dapr/{name}")
+            try:
+                await call(message, metadata=metadata, timeout=30)
+            except grpc.aio.AioRpcError as error:
+                return str(error.code().name)
+        return "OK"
+
+    refused = {"PERMISSION_DENIED"} if token == "reader" and name != "InvokeService" else set()
+    assert await server.do(send) in {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"} | refused
 
 
 @pytest.mark.parametrize(

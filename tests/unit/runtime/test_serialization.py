@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.errors import InvalidRequest, TooLarge
+from holdfast.runtime import serialization
 from holdfast.runtime.dapr_sdk import JsonSerializer
 from holdfast.runtime.serialization import (
     MAX_CONTAINERS,
     check_lossless,
     check_number_of_containers,
+    check_number_of_containers_in_pieces,
     dump,
     load,
 )
@@ -129,6 +136,43 @@ def test_brackets_in_strings_are_not_counted(text: str) -> None:
     check_number_of_containers(json.dumps({text: [text * 100_000, {text: text * 100_000}]}))
     with pytest.raises(TooLarge):
         check_number_of_containers(json.dumps([text, *[{text: 1}] * MAX_CONTAINERS]))
+
+
+#: Texts of what the search for brackets has to tell apart.
+MARKS = st.text(alphabet='"\\[{x', max_size=8)
+
+
+@given(value=st.recursive(MARKS, lambda part: st.lists(part) | st.dictionaries(MARKS, part)))
+def test_no_piece_of_a_text_is_counted_wrongly(value: Any) -> None:
+    text = json.dumps(value)
+    count = _containers(value)
+    with patch.object(serialization, "_PIECE", 3):
+        for most in (count - 1, count):
+            with patch.object(serialization, "MAX_CONTAINERS", most):
+                refused = len(text) > 2 * most and count > most
+                with pytest.raises(TooLarge) if refused else nullcontext():
+                    check_number_of_containers(text)
+
+
+def _containers(value: Any) -> int:
+    if isinstance(value, str):
+        return 0
+    return 1 + sum(map(_containers, value.values() if isinstance(value, dict) else value))
+
+
+async def test_others_run_while_a_long_text_is_looked_at() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    await check_number_of_containers_in_pieces(b"[%b]" % b",".join([b'"[["'] * 500_000))
+    running.cancel()
+    assert turns > 5
 
 
 @pytest.mark.parametrize("text", ['""', '"["', '"[""{"', r'"\\"', r'"\"["', r'"[\\"'])

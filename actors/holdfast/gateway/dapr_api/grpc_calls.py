@@ -15,6 +15,7 @@ from holdfast.gateway.dapr_api.operations import check_actor
 from holdfast.gateway.middleware.access import GRPC_API
 from holdfast.runtime.actor_api.durations import go_duration
 from holdfast.runtime.arguments import without_nothing
+from holdfast.runtime.in_process.transactions import MAX_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -65,7 +66,8 @@ class GrpcCalls:
 
     async def ExecuteActorStateTransaction(self, request: Any, caller: Caller) -> Message:
         check_actor(request.actor_type, request.actor_id)
-        operations = [_operation(operation) for operation in request.operations]
+        # Those that are too many are refused before they are read.
+        operations = [_operation(operation) for operation in request.operations[: MAX_OPERATIONS + 1]]
         await self._actors.transact(request.actor_type, request.actor_id, operations)
         return empty_pb2.Empty()
 

@@ -25,6 +25,7 @@ from holdfast.gateway.dapr_api.api_errors import ApiError, fault
 from holdfast.gateway.dapr_api.dispatch import Dispatcher
 from holdfast.gateway.dapr_api.grpc_calls import GrpcCalls
 from holdfast.gateway.dapr_api.grpc_errors import CallFailed
+from holdfast.gateway.dapr_api.grpc_limits import check_message
 from holdfast.gateway.dapr_api.operations import ActorOperations
 from holdfast.gateway.middleware.access import BY_GRPC, GRPC_API, INVOKED
 from holdfast.gateway.middleware.body_limits import MAX_BODY
@@ -181,6 +182,7 @@ class GrpcServer:
     async def _carried_out(
         self, path: str, name: str, scope: Scope, message: bytes, context: grpc.aio.ServicerContext[Any, Any]
     ) -> tuple[Message, Sequence[tuple[str, str]]]:
+        check_message(name, message)
         if path == _INVOKE:
             return await self._invoke(scope, message, context)
         kind, carry_out = self._calls.by_name[name]

@@ -32,7 +32,13 @@ from holdfast.runtime.arguments import argument_of
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.in_process.host import SEPARATOR
 from holdfast.runtime.in_process.transactions import check_shape, parse_transaction
-from holdfast.runtime.serialization import check_depth, check_number_of_containers, dump, load
+from holdfast.runtime.serialization import (
+    check_depth,
+    check_number_of_containers,
+    check_number_of_containers_in_pieces,
+    dump,
+    load,
+)
 
 if TYPE_CHECKING:
     from holdfast.gateway.auth.audit_log import AuditLog
@@ -199,8 +205,7 @@ async def _checked(kind: str, method: str, body: bytes) -> bytes:
         return (await read_push(argument_of(kind, body)))[0]
     if len(body) > (most := _max_call(kind, method)):
         raise too_large(most)
-    if kind in OWN_TYPES:
-        check_number_of_containers(body)
+    await check_number_of_containers_in_pieces(body)
     body = argument_of(kind, body)
     check_depth(body)
     return body

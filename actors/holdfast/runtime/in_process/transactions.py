@@ -11,6 +11,8 @@ from holdfast.runtime.serialization import dump
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z")
 _LONGEST_TTL = 2**31 - 1
+#: The most operations in one transaction: the event loop waits until all of them are parsed.
+MAX_OPERATIONS = 10_000
 
 
 def parse_transaction(operations: Any) -> list[Write]:
@@ -24,6 +26,8 @@ def check_shape(operations: Any) -> list[dict[str, Any]]:
         return []
     if not isinstance(operations, list):
         raise Malformed("a transaction is a list of operations")
+    if len(operations) > MAX_OPERATIONS:
+        raise Malformed(f"a transaction has at most {MAX_OPERATIONS} operations")
     checked = [{} if operation is None else operation for operation in operations]
     for operation in checked:
         if not isinstance(operation, dict) or not isinstance(operation.get("operation") or "", str):
