@@ -76,6 +76,10 @@ class Registry:
         if known is not activity:
             raise ValueError(f"two activities are called {activity.name}: {known.function} and {activity.function}")
 
+    def has_orchestration(self, name: str) -> bool:
+        """Returns whether any version of an orchestration is declared."""
+        return name in self._orchestrations
+
     def orchestration(self, name: str, version: str | None = None) -> Orchestration:
         """Returns an orchestration; without a version, or for ``latest``, the one declared last.
 

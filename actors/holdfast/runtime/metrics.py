@@ -43,6 +43,18 @@ class Metrics:
             ["orchestration"],
             registry=self.registry,
         )
+        self.started = Counter(
+            "holdfast_orchestrations_started_total",
+            "Instances started.",
+            ["orchestration"],
+            registry=self.registry,
+        )
+        self.ended = Counter(
+            "holdfast_orchestrations_ended_total",
+            "Instances ended: completed, failed or cancelled.",
+            ["orchestration", "outcome"],
+            registry=self.registry,
+        )
         self.blocked = Gauge(
             "holdfast_orchestrations_blocked",
             "Instances in this process that are BLOCKED: the deployed code cannot continue them.",

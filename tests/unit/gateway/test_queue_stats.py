@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.gateway.metrics.queue_stats import AT_ONCE, FRESH_SECONDS, QueueStats
+from holdfast.gateway.metrics.queue_stats import AT_ONCE, QueueStats
+from holdfast.gateway.metrics.recent import FRESH_SECONDS
 from holdfast.kinds import QUEUE_TYPE
 from holdfast.pushpop.index import SHARDS, shard_of
 from holdfast.runtime.serialization import dump, load

@@ -14,6 +14,7 @@ from holdfast import __version__
 from holdfast.errors import Forbidden, MethodNotAllowed, Unauthorized
 from holdfast.gateway.auth.principal import CALLER
 from holdfast.gateway.health import refusals
+from holdfast.gateway.metrics.instance_stats import InstanceStats
 from holdfast.gateway.metrics.queue_stats import QueueStats
 from holdfast.runtime.in_process.host import InProcessHost
 
@@ -40,6 +41,7 @@ def install(app: FastAPI, host: Host) -> None:
         {"version": __version__, "host": host.name}
     )
     queue_stats = QueueStats(host.client, alone=isinstance(host, InProcessHost))
+    instance_stats = InstanceStats(host.client)
 
     @app.get(
         "/metrics",
@@ -54,11 +56,11 @@ def install(app: FastAPI, host: Host) -> None:
         },
     )
     async def metrics(request: Request) -> Response:
-        """Metrics for Prometheus: of the caller's queues, and of this process for all tenants."""
+        """Metrics for Prometheus: of the caller's queues and instances, and of this process for all tenants."""
         caller: Caller = request.scope[CALLER]
-        counted = await queue_stats.take(caller.tenant)
+        counted = await asyncio.gather(queue_stats.take(caller.tenant), instance_stats.take(caller.tenant))
         # A caller bound to one tenant must learn nothing about the work for others.
-        shown = _Collectors(counted) if caller.bound else _Collectors(registry, counted)
+        shown = _Collectors(*counted) if caller.bound else _Collectors(registry, *counted)
         # In a thread: with many queues this would hold the event loop.
         text = await asyncio.to_thread(generate_latest, shown)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +17,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from holdfast.errors import HoldfastError
 from holdfast.gateway.bulkhead import Bulkhead
+from holdfast.gateway.metrics.recent import Recent
 from holdfast.gateway.queues.stats_cache import StatsCache, summary
 from holdfast.kinds import QUEUE_TYPE
 from holdfast.logs import counted as in_words
@@ -41,9 +41,6 @@ log = logging.getLogger(__name__)
 MOST_QUEUES = 200
 #: How many partitions are asked in total: queues that do not fit are not shown.
 MOST_PARTITIONS = 1024
-#: For how many tenants the last result is kept.
-MOST_TENANTS = 100
-FRESH_SECONDS = 5.0
 AT_ONCE = 16
 # A partition that does not answer in this time is left out, and so is every one that was not asked before the
 # collection must end: Prometheus waits 10 s by default.
@@ -127,15 +124,6 @@ class Counted:
 
 
 @dataclass(slots=True)
-class _Latest:
-    """The last result of one tenant."""
-
-    counted: Counted = field(default_factory=Counted)
-    stale_at: float = float("-inf")
-    taking: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-@dataclass(slots=True)
 class _Look:
     """The first answer about a queue: its cached statistics, or those of its first partition."""
 
@@ -156,22 +144,14 @@ class QueueStats:
         self._most_queues = most_queues
         self._bulkhead = Bulkhead(AT_ONCE)
         self._cache = StatsCache(client, alone=alone)
-        self._latest: OrderedDict[str, _Latest] = OrderedDict()
+        self._recent = Recent(self._take)
 
     async def take(self, tenant: str = DEFAULT_TENANT) -> Counted:
         """Returns the last result if it is recent, else collects anew."""
-        clock = asyncio.get_running_loop().time
-        latest = self._latest.setdefault(tenant, _Latest())
-        self._latest.move_to_end(tenant)
-        if len(self._latest) > MOST_TENANTS:
-            self._latest.popitem(last=False)
-        async with latest.taking:
-            if clock() >= latest.stale_at:
-                latest.counted = await self._take(tenant, clock() + TOTAL_SECONDS)
-                latest.stale_at = clock() + FRESH_SECONDS
-            return latest.counted
+        return await self._recent.take(tenant)
 
-    async def _take(self, tenant: str, until: float) -> Counted:
+    async def _take(self, tenant: str) -> Counted:
+        until = asyncio.get_running_loop().time() + TOTAL_SECONDS
         asks = {shard: partial(self._list, shard) for shard in shards_of(tenant)}
         shards = await self._each(tenant, until, asks)
         names = {name for shard in shards.values() for name in shard}

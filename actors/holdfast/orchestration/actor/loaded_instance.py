@@ -88,6 +88,8 @@ class LoadedInstance:
         self._requested: set[str] | None = None
         #: Requests that were answered in this turn.
         self.answered: list[str] = []
+        #: The incarnation whose start was counted, and whether its end was.
+        self._counted = (record.seed, record.ended)
         #: The name, outcome and duration of activities whose outcome is not saved yet.
         self._latencies: list[tuple[str, str, float]] = []
         #: Log records to write when this turn is saved.
@@ -436,9 +438,21 @@ class LoadedInstance:
             # Code may generate names, so undeclared activities share one label.
             name = _UNDECLARED if self._registry.activity(called) is None else called
             self._metrics.activities.labels(name, ended).observe(seconds)
+        self._count_start_and_end()
         lines, self._to_be_logged = self._to_be_logged, []
         for level, message, arguments in lines:
             log.log(level, message, *arguments)
+
+    def _count_start_and_end(self) -> None:
+        record = self.record
+        counted, self._counted = self._counted, (record.seed, record.ended)
+        if counted == self._counted or not record.exists:
+            return
+        name = record.name if self._registry.has_orchestration(record.name) else _UNDECLARED
+        if counted[0] != record.seed:
+            self._metrics.started.labels(name).inc()
+        if record.ended:
+            self._metrics.ended.labels(name, record.status.lower()).inc()
 
     def _log(self, level: int, message: str, *arguments: object) -> None:
         self._to_be_logged.append((level, message, arguments))
