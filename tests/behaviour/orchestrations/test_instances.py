@@ -195,18 +195,19 @@ async def test_waiting_for_one_that_is_deleted_ends(server: Server) -> None:
 
 
 async def listed(server: Server, limit: int = 100, **filters: Any) -> dict[str, Any]:
-    """All of this test that are listed, page by page, in order."""
+    """Returns the listed instances of this test, page by page, the newest first."""
     found: dict[str, Any] = {}
     query: dict[str, Any] = {"limit": limit, **filters}
     while True:
         page = (await server.request("GET", "/orchestrations", query=query)).ok()
         assert len(page["orchestrations"]) <= limit
         for entry in page["orchestrations"]:
-            assert entry.keys() == {"instance_id", "name", "status", "created_at"}
+            assert entry.keys() == {"instance_id", "name", "version", "status", "tags", "created_at", "ended_at"}
             assert entry["instance_id"] not in found
             found[entry["instance_id"]] = entry
         if "next_cursor" not in page:
-            assert [*found] == sorted(found)
+            times = [entry["created_at"] for entry in found.values()]
+            assert times == sorted(times, reverse=True)
             return {name: entry for name, entry in found.items() if name.startswith(server.name)}
         query["cursor"] = page["next_cursor"]
 
