@@ -38,7 +38,10 @@ class UnansweredSaves:
         return bool(self._keys)
 
     def note(self, address: ActorAddress, keys: Iterable[str]) -> None:
-        self._keys.setdefault(address, {}).update(dict.fromkeys(keys))
+        found = dict.fromkeys(keys)
+        if not found:
+            return  # a save of the reminder alone
+        self._keys.setdefault(address, {}).update(found)
         while len(self._keys) > MOST:
             self._keys.popitem(last=False)
 
