@@ -89,10 +89,11 @@ _QUEUE_METHODS: dict[str, type[BaseModel] | None] = {
         name: getattr(queue_requests, name)
         for name in (
             *("Push", "Pop", "PopWithAck", "Acknowledge", "Abandon", "Complete", "Requeue", "ExtendByPrefix"),
-            *("ExtendLock", "DeadLetter", "Peek", "InFlight", "Revoke", "DeadLetters", "Redrive"),
+            *("ExtendLock", "DeadLetter", "Peek", "InFlight", "Revoke", "DeadLetters"),
             *("Claim", "Configure", "PendingConfig", "Transferred", "Receive"),
         )
     },
+    **dict.fromkeys(("Redrive", "DeleteDeadLetters"), queue_requests.SelectDeadLetters),
     "AbandonOwned": queue_requests.AbandonOwnedLocks,
     "SetConfig": QueueConfig,
     **dict.fromkeys(("Stats", "Purge", "GetConfig", "ConfirmIndexed")),
