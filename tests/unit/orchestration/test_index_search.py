@@ -38,12 +38,12 @@ class Stage(ActorStage):
 
     async def note(self, entries: Sequence[Entry], removed: Sequence[str] = ()) -> None:
         self._rank += 1
-        notes: list[dict[str, Any]] = [{"instance_id": name} for name in removed]
+        notes: list[dict[str, Any]] = [{"instance_id": name, "rank": [self._rank]} for name in removed]
         for name in removed:
             self.entries.pop(name, None)
         for entry in entries:
             fields = entry._asdict()
-            notes.append({"instance_id": fields.pop("instance_id"), "entry": {**fields, "rank": [self._rank]}})
+            notes.append({"instance_id": fields.pop("instance_id"), "entry": fields, "rank": [self._rank]})
             self.entries[entry.instance_id] = entry
         by_shard: dict[str, list[Any]] = {}
         for note in notes:
@@ -188,8 +188,9 @@ async def test_a_late_update_does_not_replace_a_newer_one(stage: Stage) -> None:
     entry = Entry(1.0, "i", "order", "1", "COMPLETED", 2.0, {})
     fields = entry._asdict()
     fields.pop("instance_id")
-    for status, rank in (("COMPLETED", [1.0, 1, 5, 0]), ("RUNNING", [1.0, 1, 4, 9])):
-        note = {"instance_id": "i", "entry": {**fields, "status": status, "rank": rank}}
+    for status, rank in (("COMPLETED", [1.0, 1, 5, 0]), ("RUNNING", [1.0, 1, 4, 9]), (None, [1.0]), (None, [0.5])):
+        noted = None if status is None else {**fields, "status": status}
+        note = {"instance_id": "i", "entry": noted, "rank": rank}
         await stage.invoke(INSTANCE_INDEX_TYPE, shard_of("i"), "Update", {"notes": [note]})
     stage.entries["i"] = entry
     assert await stage.found(Criteria(status=["COMPLETED"])) == ["i"]

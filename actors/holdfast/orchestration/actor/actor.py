@@ -529,7 +529,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             return
         # Repeated if the entry has changed meanwhile and back again, which no turn notices.
         while state is self._in_memory() and state.needs_indexing:
-            entry = await IndexWriter.of(self.host).note(self._tenant, self._instance_id, lambda: state.record.entry)
+            entry = await IndexWriter.of(self.host).note(
+                self._tenant, self._instance_id, lambda: (state.record.entry, state.record.rank)
+            )
             if state.restored:
                 # Saved at once: if the instance is evicted before its next write, it would be indexed again.
                 await confirm(self.host, self.id.id, entry)

@@ -49,7 +49,7 @@ def shards_of(tenant: str) -> list[str]:
 class InstanceIndexInterface(ActorInterface):
     @abstractmethod
     async def Update(self, data: dict[str, Any]) -> None:
-        """``{notes: [{instance_id, entry}]}``: without an entry the instance is removed."""
+        """``{notes: [{instance_id, entry, rank}]}``: without an entry the instance is removed."""
 
     @abstractmethod
     async def Find(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -67,21 +67,20 @@ class NotedEntry(Request):
     created_at: float
     ended_at: float | None = None
     tags: Annotated[dict[str, str], Field(default_factory=dict)]
-    #: Grows with every change, so that a late update does not overwrite a newer one.
-    rank: Annotated[list[float], Field(fail_fast=True, default_factory=list)]
 
 
 class NoteRequest(Request):
     instance_id: str
     entry: NotedEntry | None = None
+    #: Grows with every change, so that a late update does not overwrite a newer one.
+    rank: Annotated[list[float], Field(fail_fast=True, default_factory=list)]
 
-    def noted(self) -> tuple[Entry | None, list[float]]:
-        """Returns the entry and its rank."""
+    def noted(self) -> Entry | None:
         noted = self.entry
         if noted is None:
-            return None, []
+            return None
         texts = (self.instance_id, noted.name, noted.version, noted.status)
-        return Entry(noted.created_at, *texts, noted.ended_at, noted.tags), noted.rank
+        return Entry(noted.created_at, *texts, noted.ended_at, noted.tags)
 
 
 class NotesRequest(Request):
@@ -106,7 +105,7 @@ class InstanceIndexActor(InternalActor, InstanceIndexInterface):
             check_id(note.instance_id, "instance id")
         async with self.work.turn() as turn:
             shard = Shard(await turn.load(HEAD))
-            noted = [(note.instance_id, *note.noted()) for note in notes]
+            noted = [(note.instance_id, note.noted(), note.rank) for note in notes]
             await turn.drive(shard.fetch({instance_id: entry for instance_id, entry, _ in noted}))
             for number, (instance_id, entry, rank) in enumerate(noted, 1):
                 await turn.drive(shard.update(instance_id, entry, rank))

@@ -50,9 +50,9 @@ class Shard:
         yield from tree.fetch([*keys, *(key for entry in entries for key in entry.keys())])  # noqa: SIM118 (no mapping)
 
     def update(self, instance_id: str, entry: Entry | None, rank: list[float]) -> Reads[None]:
-        """Replaces the entry of an instance, unless it has a later one. Without an entry it is removed."""
+        """Replaces the entry of an instance, unless it has one of a higher rank. Without an entry it is removed."""
         known, known_rank = yield from self._find(instance_id)
-        if entry is not None and known is not None and known_rank > rank:
+        if known is not None and known_rank > rank:
             return
         tree = self.tree
         if known is not None:

@@ -35,7 +35,8 @@ FIRST_PAUSE_SECONDS = 0.1
 
 
 Entry = dict[str, Any] | None
-Snapshot = Callable[[], Entry]
+#: Returns the entry, or None for a deleted instance, and its rank.
+Snapshot = Callable[[], tuple[Entry, list[float]]]
 
 
 class _Update(NamedTuple):
@@ -63,8 +64,7 @@ class IndexWriter:
         return known
 
     async def note(self, tenant: str, instance_id: str, look: Snapshot) -> Entry:
-        """Writes the entry of an instance, and returns it. ``look`` returns the entry, or None for a deleted instance,
-        and is called when the shard is updated."""
+        """Writes the entry of an instance, and returns it. ``look`` is called when the shard is updated."""
         written: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
         shard = shard_of(instance_id, tenant)
         waiting = self._waiting.get(shard)
@@ -93,8 +93,9 @@ class IndexWriter:
                 update.written.cancel()
 
     async def _write(self, shard: str, updates: dict[str, _Update]) -> None:
-        entries = {name: update.look() for name, update in updates.items()}
-        body = {"notes": [{"instance_id": name, "entry": entry} for name, entry in entries.items()]}
+        notes = [(name, *update.look()) for name, update in updates.items()]
+        entries = {name: entry for name, entry, _ in notes}
+        body = {"notes": [{"instance_id": name, "entry": entry, "rank": rank} for name, entry, rank in notes]}
         client = self._client()
         if client is None:
             return  # the host has been closed

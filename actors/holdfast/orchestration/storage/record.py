@@ -87,8 +87,9 @@ class InstanceRecord:
         #: after a crash before that, the entry is written once more.
         self.listed: str | None = None
         self._saved_listed: str | None = None
-        #: The entry for the index, made of saved state only.
+        #: The entry for the index, and its rank, made of saved state only.
         self.entry: dict[str, Any] | None = None
+        self.rank: list[float] = []
         self._segments = 0
         #: The events that are not in a segment yet.
         self._tail: list[dict[str, Any]] = []
@@ -207,7 +208,7 @@ class InstanceRecord:
     def saved(self) -> None:
         """Notes that all changes so far are saved."""
         self.outbox.saved()
-        self.entry = self._entry()
+        self.entry, self.rank = self._entry(), self._rank()
 
     def keep_indexed(self) -> None:
         """Makes the next save include the index entry, even without other changes."""
@@ -230,7 +231,7 @@ class InstanceRecord:
         left = InstanceRecord(self.instance_id)
         # Assume that the index has an entry: a process may have written it and crashed before saving that.
         left.listed = left._saved_listed = self.listing
-        left.entry = self.entry
+        left.entry, left.rank = self.entry, self.rank
         left._rank_from = max(self.created_at, self._rank_from) + _RANK_STEP
         left.outbox = self.outbox
         left._generation = self._generation + 1
@@ -449,7 +450,6 @@ class InstanceRecord:
     def _entry(self) -> dict[str, Any] | None:
         if not self.exists:
             return None
-        rank = [max(self.created_at, self._rank_from), self.execution_id, self.events, self.blocking.changes]
         return {
             "name": self.name,
             "version": self.version,
@@ -457,8 +457,13 @@ class InstanceRecord:
             "created_at": self.created_at,
             "ended_at": self.ended_at,
             "tags": self.tags,
-            "rank": rank,
         }
+
+    def _rank(self) -> list[float]:
+        """Returns the rank of the entry, or of its removal: it grows with every change."""
+        if not self.exists:
+            return [self._rank_from]
+        return [max(self.created_at, self._rank_from), self.execution_id, self.events, self.blocking.changes]
 
     # Stored form
 
