@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
+from pydantic import ValidationError
 
 from holdfast.kinds import INSTANCE_INDEX_TYPE
 from holdfast.orchestration.index import instance_index, search, tree
@@ -259,3 +260,9 @@ async def test_of_the_pages_only_some_above_the_leaves_stay_in_memory(stage: Sta
         assert all(page["level"] > 0 for page in kept)
         with patch.object(instance_index, "_PAGES_IN_MEMORY", 2):
             assert len(await pages_in_memory()) == instance_index.SHARDS
+
+
+@pytest.mark.parametrize("tag", [[], ["key"], ["key", "value", "more"]])
+def test_a_tag_that_is_not_a_pair_is_refused(tag: list[str]) -> None:
+    with pytest.raises(ValidationError):
+        Criteria(tags=[tag])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -51,7 +51,8 @@ class Criteria(Request):
     status: list[str] = Field(default_factory=list, max_length=20)
     name: str | None = None
     version: str | None = None
-    tags: list[list[str]] = Field(default_factory=list, max_length=20)
+    #: Pairs of key and value.
+    tags: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default_factory=list, max_length=20)
     started_after: float | None = None
     started_before: float | None = None
     ended_after: float | None = None
