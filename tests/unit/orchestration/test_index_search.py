@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 from pydantic import ValidationError
 
+from holdfast.errors import StorageBroken
 from holdfast.kinds import INSTANCE_INDEX_TYPE
 from holdfast.orchestration.index import instance_index, search, tree
 from holdfast.orchestration.index.entries import Entry
@@ -182,6 +183,13 @@ async def test_pages_that_change_meanwhile_miss_none_that_is_there_all_the_time(
             assert len(found) == len(set(found))
             kept = [name for name in found if name.startswith("kept")]
             assert kept == [entry.instance_id for entry in lasting][:: -1 if newest else 1]
+
+
+@on_stage
+async def test_what_another_version_wrote_is_refused_in_a_sentence(stage: Stage) -> None:
+    stage.host.storage.rows[f"holdfast||{INSTANCE_INDEX_TYPE}||0||shard"] = (b'{"format": 99}', None)
+    with pytest.raises(StorageBroken, match=r"instance index has format 99, .* format 1\."):
+        await counts(stage.host.client, "default")
 
 
 @on_stage

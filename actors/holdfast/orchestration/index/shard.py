@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import StorageBroken
 from holdfast.orchestration.index.entries import ALL, IDS, Entry, measure, size
 from holdfast.orchestration.index.tree import ROOT, Tree, page_key
 
@@ -18,15 +19,21 @@ if TYPE_CHECKING:
     from holdfast.orchestration.index.tree import Key
     from holdfast.runtime.reads import Reads
 
-#: The number of the next page, and the numbers of instances.
+#: The format, the number of the next page, and the numbers of instances.
 HEAD = "shard"
+FORMAT = 1
 #: The root of the lists. These two are all that stays in memory.
 ROOT_KEY = page_key(ROOT)
 
 
 class Shard:
     def __init__(self, head: dict[str, Any] | None) -> None:
-        head = head or {"next_page": ROOT + 1, "counts": {}}
+        head = head or {"format": FORMAT, "next_page": ROOT + 1, "counts": {}}
+        if head["format"] != FORMAT:
+            raise StorageBroken(
+                f"The instance index has format {head['format']}, of another version of Holdfast. "
+                f"This version reads format {FORMAT}."
+            )
         self.tree = Tree(head["next_page"], measure=measure, size=size)
         #: By name and status.
         self.counts: dict[str, dict[str, int]] = head["counts"]
@@ -78,7 +85,7 @@ class Shard:
         """Returns the state values that changed since the last call; None deletes a value."""
         changed = self.tree.changes()
         if changed:
-            changed[HEAD] = {"next_page": self.tree.next_page, "counts": self.counts}
+            changed[HEAD] = {"format": FORMAT, "next_page": self.tree.next_page, "counts": self.counts}
         return changed
 
     def _find(self, instance_id: str) -> Reads[tuple[Entry | None, list[float]]]:
