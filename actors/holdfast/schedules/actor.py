@@ -140,6 +140,10 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
     async def on_wake(self) -> None:
         await self._answer(lambda schedule, now: (schedule, {}))
 
+    @property
+    def can_leave(self) -> bool:
+        return not (self.work.in_turn or self._background.busy)
+
     async def _on_deactivate(self) -> None:
         await self._background.close()
         self.work.forget()

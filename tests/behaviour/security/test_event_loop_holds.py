@@ -254,6 +254,10 @@ async def test_a_message_of_many_fields(attacked: OnEmbedded, server: Repeating,
             ("RecordUsageActor/x/method/Add", b'{"sender":"x","number":1,"changes":%b}' % body)
             for body in (b"1", b"[]", b'{"x":1}', b'{"1":1.5}', b'{"1":9007199254740993}')
         ),
+        *(
+            ("InstanceIndexActor/x/method/Find", body)
+            for body in (b'{"criteria":{"tags":[["a"]]}}', b'{"position":["x","y"]}', b'{"position":[1]}')
+        ),
         *(("NotifierActor/x/method/Notify", body) for body in (b"1", b"{}", b'{"topic":1,"payload":null}')),
     ],
 )

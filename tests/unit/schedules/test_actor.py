@@ -127,6 +127,14 @@ async def test_a_pause_a_trigger_and_a_backfill(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_backfill_of_a_rare_time_spans_at_most_a_hundred_years(stage: Stage) -> None:
+    await stage.put(every_seconds=None, cron="0 0 29 2 *", paused=True)
+    refused = await stage.ask("Backfill", **{"from": "1000-01-01T00:00:00Z", "to": "3000-01-01T00:00:00Z"})
+    assert (refused["error_code"], "100 years" in refused["message"]) == ("INVALID_REQUEST", True)
+    assert (await stage.ask("Backfill", **{"from": "2000-03-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}))["ticks"] == 6
+
+
+@on_stage
 async def test_a_deleted_schedule_is_gone_from_the_list_and_starts_nothing(stage: Stage) -> None:
     await stage.put()
     await asyncio.sleep(1)

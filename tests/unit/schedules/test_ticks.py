@@ -50,6 +50,20 @@ def test_a_time_that_daylight_saving_repeats_comes_once() -> None:
     assert shown(list(ticks)) == ["10-25 00:30:00", "10-26 01:30:00"]
 
 
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_rare_time_ends_where_dates_end(zone: str) -> None:
+    since = datetime(9996, 6, 1, tzinfo=UTC).timestamp()
+    assert list(cron("0 0 29 2 *", zone).after(since)) == []
+    assert len(list(islice(cron("0 0 29 2 *", zone).after(since - 4 * 366 * 86_400), 10))) == 1
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_no_time_is_before_unix_time_began(zone: str) -> None:
+    earliest = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+    assert next(cron("0 0 * * *", zone).after(earliest)) >= 0
+    assert next(cron("0 0 * * *", zone, starts_at=earliest).after(0.0)) >= 0
+
+
 def test_an_interval_counts_from_its_anchor() -> None:
     every = Timetable(None, 60, "UTC", 1000.7)
     assert list(islice(every.after(1000.7), 2)) == [1060.0, 1120.0]

@@ -91,7 +91,8 @@ class FindRequest(Request):
     criteria: Annotated[Criteria, Field(default_factory=Criteria)]
     order: Order = "newest"
     limit: Annotated[int, Field(ge=1, le=MOST_FOUND)] = 100
-    position: Annotated[list[float | str] | None, Field(min_length=2, max_length=2)] = None
+    # The model is strict, and JSON has no tuples.
+    position: Annotated[tuple[float, str] | None, Field(strict=False)] = None
 
 
 class InstanceIndexActor(InternalActor, InstanceIndexInterface):
@@ -118,8 +119,7 @@ class InstanceIndexActor(InternalActor, InstanceIndexInterface):
 
     async def Find(self, data: dict[str, Any]) -> dict[str, Any]:
         request = FindRequest.parse(data)
-        position = None if request.position is None else (float(request.position[0]), str(request.position[1]))
-        search = Search(request.criteria, request.order == "newest", request.limit, position)
+        search = Search(request.criteria, request.order == "newest", request.limit, request.position)
         async with self.work.turn() as turn:
             shard = Shard(await turn.load(HEAD))
             found = await turn.drive(search.run(shard.tree))

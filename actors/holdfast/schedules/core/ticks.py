@@ -46,14 +46,19 @@ class Timetable:
 
     def _by_cron(self, moment: float) -> Iterator[float]:
         assert self.cron is not None
-        since = datetime.fromtimestamp(moment, ZoneInfo(self.timezone))
+        # Not before Unix time began: in the west, the year 1 has no local time.
+        since = datetime.fromtimestamp(max(0.0, moment), ZoneInfo(self.timezone))
         previous = moment
-        for found in CronSim(self.cron, since):
-            tick = found.astimezone(UTC).timestamp()
-            # A time that daylight saving skips and another one may be the same moment.
-            if tick > previous:
-                yield tick
-                previous = tick
+        try:
+            for found in CronSim(self.cron, since):
+                tick = found.astimezone(UTC).timestamp()
+                # A time that daylight saving skips and another one may be the same moment.
+                if tick > previous:
+                    yield tick
+                    previous = tick
+        except OverflowError:
+            # There is no tick before the end of time.
+            return
 
     def _by_interval(self, moment: float) -> Iterator[float]:
         assert self.every_seconds is not None

@@ -39,6 +39,21 @@ async def parent(ctx: Context, value: Any = None) -> Any:
     return await ctx.sub(waiting, value)
 
 
+@app.orchestration(requests=["add"])
+async def serving(ctx: Context, value: Any = None) -> int:
+    """Answers requests with what they sent, and refuses null, until one is the string ``stop``."""
+    answered = 0
+    while True:
+        request = await ctx.request("add")
+        if request.data is None:
+            request.reject("There is nothing to add.")
+        else:
+            request.reply(request.data)
+        answered += 1
+        if request.data == "stop":
+            return answered
+
+
 @app.orchestration(mailboxes=["letters"])
 async def reader(ctx: Context, value: Any = None) -> int:
     """Receives letters until one is the string ``stop``."""

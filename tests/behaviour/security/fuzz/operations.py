@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from dapr.actor import Actor, ActorInterface
 
 from holdfast.gateway.middleware.body_limits import MAX_BODY, MAX_CALL, MAX_TEXT_CALL
 from holdfast.idempotency import requests as idempotency_requests
@@ -17,22 +20,25 @@ from holdfast.kinds import (
     QUEUE_INDEX_TYPE,
     QUEUE_TYPE,
     RECORD_USAGE_TYPE,
-    RESCUER_TYPE,
+    SCHEDULE_INDEX_TYPE,
+    SCHEDULE_TYPE,
     TENANT_INDEX_TYPE,
 )
 from holdfast.names import qualify
+from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.api import requests
 from holdfast.orchestration.index import instance_index as index
-from holdfast.orchestration.recovery.rescuer import SettledRequest
+from holdfast.orchestration.registry import Registry
 from holdfast.pushpop.api import requests as queue_requests
 from holdfast.pushpop.api.config import QueueConfig
-from tests.behaviour.security.fuzz.server import INSTANCES, QUEUES, TENANTS
+from holdfast.runtime.unit_of_work import methods_of
+from holdfast.schedules.actor import schedule_actor
+from holdfast.schedules.api import requests as schedule_requests
+from holdfast.server import OWN_ACTORS
+from tests.behaviour.security.fuzz.server import INSTANCES, QUEUES, SCHEDULES, TENANTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from pydantic import BaseModel
-
 Schema = dict[str, Any]
 
 _ANY: Schema = {}
@@ -76,42 +82,51 @@ _WRITE: Schema = {
     },
 }
 
-# Methods of which only Holdfast's own processes know; they are called on actors that serve nothing else.
-_INTERNAL_OF_QUEUES = frozenset(
-    {"AbandonOwned", "Claim", "Configure", "PendingConfig", "Transferred", "Receive", "ConfirmIndexed"}
-)
-_INTERNAL_OF_INSTANCES = frozenset(
-    {"CancelChild", "Complete", "ConfirmIndexed", "ConfirmDispatched", "Rescue", "Check"}
-)
-
-_QUEUE_METHODS: dict[str, type[BaseModel] | None] = {
+_ACTORS = (*OWN_ACTORS, orchestration_actor(Registry()), schedule_actor(Registry()))
+# What the methods take, where that is more than any JSON value.
+_SCHEMAS: dict[tuple[str, str], Schema] = {
     **{
-        name: getattr(queue_requests, name)
-        for name in (
-            *("Push", "Pop", "PopWithAck", "Acknowledge", "Abandon", "Complete", "Requeue", "ExtendByPrefix"),
-            *("ExtendLock", "DeadLetter", "Peek", "InFlight", "Revoke", "DeadLetters"),
-            *("Claim", "Configure", "PendingConfig", "Transferred", "Receive"),
+        (QUEUE_TYPE, model.__name__): model.model_json_schema()
+        for model in (
+            *(queue_requests.Push, queue_requests.Pop, queue_requests.PopWithAck, queue_requests.Acknowledge),
+            *(queue_requests.Abandon, queue_requests.Complete, queue_requests.Requeue, queue_requests.ExtendByPrefix),
+            *(queue_requests.ExtendLock, queue_requests.DeadLetter, queue_requests.Peek, queue_requests.InFlight),
+            *(queue_requests.Revoke, queue_requests.DeadLetters, queue_requests.Delete, queue_requests.Close),
+            *(queue_requests.Claim, queue_requests.Configure, queue_requests.PendingConfig),
+            *(queue_requests.Transferred, queue_requests.Receive),
         )
     },
-    **dict.fromkeys(("Redrive", "DeleteDeadLetters"), queue_requests.SelectDeadLetters),
-    "AbandonOwned": queue_requests.AbandonOwnedLocks,
-    "SetConfig": QueueConfig,
-    **dict.fromkeys(("Stats", "Purge", "GetConfig", "ConfirmIndexed")),
-}
-_INSTANCE_METHODS: dict[str, type[BaseModel] | None] = {
-    **requests.MESSAGES,
-    "Wait": requests.WaitRequest,
-    "Reply": requests.ReplyRequest,
-    "History": requests.HistoryRequest,
-    "IsAwaited": requests.AwaitedRequest,
-    "Delete": requests.DeleteRequest,
-    "ConfirmIndexed": requests.ListedRequest,
-    "ConfirmDispatched": requests.SentRequest,
-    **dict.fromkeys(("Status", "Check", "Rescue")),
-}
-_RECORD_METHODS: dict[str, type[BaseModel] | None] = {
-    **{name: getattr(idempotency_requests, name) for name in ("Begin", "Commit", "Fail", "Renew")},
-    "Get": None,
+    (QUEUE_TYPE, "AbandonOwned"): queue_requests.AbandonOwnedLocks.model_json_schema(),
+    (QUEUE_TYPE, "Redrive"): queue_requests.SelectDeadLetters.model_json_schema(),
+    (QUEUE_TYPE, "DeleteDeadLetters"): queue_requests.SelectDeadLetters.model_json_schema(),
+    (QUEUE_TYPE, "SetConfig"): QueueConfig.model_json_schema(),
+    **{(ORCHESTRATION_TYPE, name): model.model_json_schema() for name, model in requests.MESSAGES.items()},
+    (ORCHESTRATION_TYPE, "Wait"): requests.WaitRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "Reply"): requests.ReplyRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "History"): requests.HistoryRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "IsAwaited"): requests.AwaitedRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "Delete"): requests.DeleteRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "ConfirmIndexed"): requests.ListedRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "ConfirmDispatched"): requests.SentRequest.model_json_schema(),
+    **{
+        (IDEMPOTENCY_TYPE, model.__name__): model.model_json_schema()
+        for model in (
+            *(idempotency_requests.Begin, idempotency_requests.Commit, idempotency_requests.Fail),
+            *(idempotency_requests.Renew, idempotency_requests.Delete),
+        )
+    },
+    (SCHEDULE_TYPE, "Put"): schedule_requests.Put.model_json_schema(),
+    (SCHEDULE_TYPE, "Declare"): schedule_requests.Put.model_json_schema(),
+    (SCHEDULE_TYPE, "Backfill"): schedule_requests.Backfill.model_json_schema(),
+    (SCHEDULE_TYPE, "ConfirmCalls"): schedule_requests.ConfirmCalls.model_json_schema(),
+    (SCHEDULE_INDEX_TYPE, "List"): schedule_requests.ListRequest.model_json_schema(),
+    (INSTANCE_INDEX_TYPE, "Update"): index.NotesRequest.model_json_schema(),
+    (INSTANCE_INDEX_TYPE, "Find"): index.FindRequest.model_json_schema(),
+    (RECORD_USAGE_TYPE, "Add"): Report.model_json_schema(),
+    (NOTIFIER_TYPE, "Notify"): _NOTIFICATION,
+    **{(kind, name): _STRING for kind in (QUEUE_INDEX_TYPE, SCHEDULE_INDEX_TYPE) for name in ("Add", "Remove")},
+    (TENANT_INDEX_TYPE, "Add"): _STRING,
+    (TENANT_INDEX_TYPE, "Since"): {"type": "integer", "minimum": 0},
 }
 
 _SCRATCH = tuple(f"scratch-{number}" for number in range(3))
@@ -122,6 +137,13 @@ _QUEUE_IDS = tuple(
 )
 _INSTANCE_IDS = tuple(qualify(tenant, name) for tenant in (*TENANTS, "default") for name in INSTANCES)
 _RECORD_IDS = tuple(record_id(tenant, key) for tenant in TENANTS for key in ("begun", "committed", "other"))
+_SCHEDULE_IDS = tuple(qualify(tenant, name) for tenant in (*TENANTS, "default") for name in SCHEDULES)
+_IDS = {
+    QUEUE_TYPE: _QUEUE_IDS,
+    ORCHESTRATION_TYPE: _INSTANCE_IDS,
+    IDEMPOTENCY_TYPE: _RECORD_IDS,
+    SCHEDULE_TYPE: _SCHEDULE_IDS,
+}
 
 
 @dataclass(frozen=True)
@@ -175,31 +197,14 @@ def undescribed() -> Iterator[Operation]:
 
 def of_actors() -> Iterator[Operation]:
     """Dapr's actor API."""
-    for kind, methods, ids, internal in (
-        (QUEUE_TYPE, _QUEUE_METHODS, _QUEUE_IDS, _INTERNAL_OF_QUEUES),
-        (ORCHESTRATION_TYPE, _INSTANCE_METHODS, _INSTANCE_IDS, _INTERNAL_OF_INSTANCES),
-        (IDEMPOTENCY_TYPE, _RECORD_METHODS, _RECORD_IDS, frozenset()),
-    ):
-        for method, model in methods.items():
-            yield _method(kind, method, _schema(model), _SCRATCH if method in internal else ids)
-        yield _method(kind, "Batch", _BATCH, _SCRATCH)
-    for kind, method, schema in (
-        (QUEUE_INDEX_TYPE, "Add", _STRING),
-        (QUEUE_INDEX_TYPE, "List", None),
-        (INSTANCE_INDEX_TYPE, "Update", _schema(index.NotesRequest)),
-        (INSTANCE_INDEX_TYPE, "Find", _schema(index.FindRequest)),
-        (INSTANCE_INDEX_TYPE, "Counts", None),
-        (TENANT_INDEX_TYPE, "Add", _STRING),
-        (TENANT_INDEX_TYPE, "Since", {"type": "integer", "minimum": 0}),
-        (NOTIFIER_TYPE, "Notify", _NOTIFICATION),
-        (NOTIFIER_TYPE, "ProcessId", None),
-        (RECORD_USAGE_TYPE, "Add", _schema(Report)),
-        (RECORD_USAGE_TYPE, "Total", None),
-        (RESCUER_TYPE, "Batch", _BATCH),
-        (RESCUER_TYPE, "Settled", _schema(SettledRequest)),
-        ("UnknownActor", "Push", _ANY),
-    ):
-        yield _method(kind, method, schema, _SCRATCH)
+    for actor in _ACTORS:
+        for interface in _interfaces(actor):
+            # What only Holdfast's own processes call is tried on actors that serve nothing else.
+            internal = interface.__name__.endswith("ServiceInterface")
+            ids = _SCRATCH if internal else _IDS.get(actor.__name__, _SCRATCH)
+            for method in sorted(methods_of(interface)):
+                yield _method(actor.__name__, method, _schema(actor.__name__, interface, method), ids)
+    yield _method("UnknownActor", "Push", _ANY, _SCRATCH)
     damaged = (DAMAGED,)
     one = f"/v1.0/actors/{QUEUE_TYPE}/{{actor}}"
     yield _method(QUEUE_TYPE, "Stats", None, damaged)
@@ -215,5 +220,16 @@ def _method(kind: str, method: str, schema: Schema | None, ids: tuple[str, ...])
     return Operation("PUT", path, body=schema, max_body=MAX_BODY, actors=ids)
 
 
-def _schema(model: type[BaseModel] | None) -> Schema | None:
-    return None if model is None else model.model_json_schema()
+def _interfaces(actor: type[Actor]) -> Iterator[type[ActorInterface]]:
+    """The interfaces that declare an actor's methods."""
+    for base in actor.__mro__:
+        if issubclass(base, ActorInterface) and base is not ActorInterface and not issubclass(base, Actor):
+            yield base
+
+
+def _schema(kind: str, interface: type[ActorInterface], method: str) -> Schema | None:
+    """What a method takes; None for one that takes nothing."""
+    if method == "Batch":
+        return _BATCH
+    takes = list(inspect.signature(getattr(interface, method)).parameters)[1:]
+    return _SCHEMAS.get((kind, method), _ANY) if takes else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any
 
-from tests.behaviour.security.fuzz.server import INSTANCES, KEYS, QUEUES, TENANTS
+from tests.behaviour.security.fuzz.server import INSTANCES, KEYS, QUEUES, SCHEDULES, TENANTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,7 +16,16 @@ _FRESH = tuple(f"fresh-{number}" for number in range(6))
 _KNOWN: dict[str, tuple[str, ...]] = {
     "queue": (*QUEUES, *(f"{queue}-deadletter" for queue in QUEUES), *_FRESH),
     "instance_id": (*INSTANCES, *_FRESH),
-    "name": ("echo", "waiting", "failing", "parent", "reader", "unknown"),
+    "name": ("echo", "waiting", "failing", "parent", "reader", "serving", "unknown", "add", *SCHEDULES),
+    "orchestration": ("echo", "waiting", "unknown"),
+    "schedule": SCHEDULES,
+    "request": ("add", "known", "unknown"),
+    "request_id": ("known", "other"),
+    "cron": ("* * * * *", "0 0 29 2 *", "0 0 29 2 1", "*/0 * * * *", "0 0 30 2 *"),
+    "timezone": ("UTC", "Europe/Berlin", "America/New_York", "../UTC"),
+    "from": ("2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"),
+    "to": ("2026-01-02T00:00:00Z", "9999-12-31T23:59:59-12:00"),
+    "starts_at": ("2030-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "9998-12-31T00:00:00Z"),
     "event": ("go", "letters", "never"),
     "tenant": (*TENANTS, "~", "default"),
     "tenant_id": (*TENANTS, ""),

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 TENANTS = ("acme", "rival")
 QUEUES = ("full", "spread", "large", "limited", "dedup")
-INSTANCES = ("waiting-0", "waiting-1", "suspended", "ended", "failed", "letters", "parent")
+INSTANCES = ("waiting-0", "waiting-1", "suspended", "ended", "failed", "letters", "parent", "serving")
+SCHEDULES = ("often", "paused")
 KEYS = ("begun", "committed", "failed")
 #: In every payload of a tenant, and in nothing else.
 MARKERS = {tenant: f"payload-of-{tenant}-{hashlib.sha256(tenant.encode()).hexdigest()[:16]}" for tenant in TENANTS}
@@ -102,9 +103,14 @@ async def fill(ask: Ask, tenant: str, number: int) -> None:
         name = {"suspended": "waiting", "ended": "echo", "failed": "failing", "letters": "reader"}.get(
             instance, instance.partition("-")[0]
         )
-        await ask("POST", f"/orchestrations/{name}/start", {"instance_id": instance, "input": payload})
+        start = {"instance_id": instance, "input": payload, "tags": {"marker": MARKERS[tenant]}}
+        await ask("POST", f"/orchestrations/{name}/start", start)
     await ask("POST", "/orchestrations/suspended/suspend", {"reason": MARKERS[tenant]})
     await ask("POST", "/orchestrations/letters/events/letters", payload)
+    await ask("POST", "/orchestrations/serving/requests/add?timeout_seconds=0&request_id=known", payload)
+    for schedule in SCHEDULES:
+        often = {"orchestration": "echo", "every_seconds": 3600, "input": payload, "paused": schedule == "paused"}
+        await ask("PUT", f"/schedules/{schedule}", often)
     for key in KEYS:
         begun = await ask("POST", f"/idempotency/{tenant}/{key}/begin", {"lease_seconds": 5})
         if key == "committed" and begun and "owner" in begun:
