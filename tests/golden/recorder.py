@@ -269,7 +269,9 @@ def main() -> None:
             found = asyncio.run(recorded(Path(folder)))
         known |= shapes(found["tables"])
     found["shapes"] = sorted(known)
-    STORE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    # Tracebacks name the files of the app, which lie elsewhere on each machine.
+    text = json.dumps(found, indent=1, ensure_ascii=False).replace(str(HERE), "/app")
+    STORE.write_text(text + "\n", "utf-8")
     sys.stdout.write(f"{STORE} has {len(found['tables']['state'])} values of {len(known)} shapes.\n")
 
 

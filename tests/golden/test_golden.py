@@ -60,14 +60,17 @@ async def test_ended_instances_read_as_they_did(tmp_path: Path) -> None:
             assert await rest.history(name) == answers["histories"][name]
 
 
+def stored_in(stats: Json) -> int:
+    return int(stats["count"] + stats["locked"] + stats["dead_letters"])
+
+
 async def test_queues_still_have_what_was_pushed(tmp_path: Path) -> None:
     restore(tmp_path)
     async with served(tmp_path) as rest:
         for name in ("plain", "held", "spread"):
             known, found = GOLDEN["answers"]["queues"][name], await rest("GET", f"queue/{name}")
-            # Locks that have expired since the recording have returned their items.
-            assert found["count"] + found["locked"] == known["count"] + known["locked"]
-            assert found["dead_letters"] == known["dead_letters"]
+            # Locks that have expired since the recording have returned their items, or made them dead letters.
+            assert stored_in(found) == stored_in(known)
             assert found["config"] == known["config"]
         for name, items in GOLDEN["answers"]["peeked"].items():
             taken = []
