@@ -35,7 +35,7 @@ NAMES = [
     *("a" * 256, "a" * 10_000, "a%00" * 300, "", "*", "~", "a;b", "a,b", "$(id)", "{{7*7}}", "'--", "%3Cscript%3E"),
 ]
 #: Parts of paths where a name is one of those that are there, so that a strange one is only not found.
-FOUND = ("id", "lock_id_prefix")
+FOUND = ("id", "lock_id_prefix", "request_id")
 #: Keys may hold any characters but these.
 KEYS = ["%00", "a%00b", "%ff%fe", "%C0%AF", "%ED%A0%80", "a" * 1025]
 _SAFE = re.compile(r"[\w\-.:@]+(\|\|[\w\-.:@]+){3}", re.ASCII)

@@ -15,7 +15,11 @@ ANSWERED = ["/", "/page/page.js", "/healthz", "/readyz", "/status", "/metrics", 
 @pytest.mark.parametrize("path", ANSWERED)
 async def test_a_path_with_a_line_feed_at_its_end_is_another_path(guarded: Guarded, path: str) -> None:
     answer = await guarded.ask("GET", f"{path}%0a", token="operator")
-    answer.refused(404, "NOT_FOUND")
+    if path.startswith("/v1.0/") and guarded.host == "embedded":
+        # A key of the metadata, which has no GET: refused as daprd refuses it.
+        assert (answer.status, answer.body["errorCode"]) == (404, "ERR_DIRECT_INVOKE")
+    else:
+        answer.refused(404, "NOT_FOUND")
 
 
 @pytest.mark.parametrize("path", ["/v1.0/healthz", "/v1.0/healthz/outbound"])
