@@ -38,10 +38,7 @@ class UnansweredSaves:
         return bool(self._keys)
 
     def note(self, address: ActorAddress, keys: Iterable[str]) -> None:
-        found = dict.fromkeys(keys)
-        if not found:
-            return  # a save of the reminder alone
-        self._keys.setdefault(address, {}).update(found)
+        self._keys.setdefault(address, {}).update(dict.fromkeys(keys))
         while len(self._keys) > MOST:
             self._keys.popitem(last=False)
 
