@@ -112,6 +112,8 @@ class Ledger:
                     self._attempts[entry["item"]["tag"]] = attempt
             case "Revoke":
                 self.journal.unwanted.add((actor, data["id"]))
+            case "DeleteDeadLetters":
+                self.journal.thinned_out.add(actor)
             case "Complete":
                 self._completing.update((actor, item_id) for item_id in data["ids"])
             case "Abandon" | "DeadLetter" if "ids" in data:

@@ -60,7 +60,7 @@ BODIES: dict[str, dict[str, list[Any]]] = {
     "redrive": {
         "ids": NOT_IDS[1:],
         "max": [*(value for value in NOT_A_COUNT[1:] if value != 10**30), 0],
-        "cursor": [0, "x", "0-0", ["0-0-0"]],
+        "cursor": [0, ["0-0-0"]],
         "original_queue": ["x"],
         "limit": [1],
     },
