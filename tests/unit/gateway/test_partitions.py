@@ -9,6 +9,7 @@ import pytest
 from holdfast import errors
 from holdfast.gateway.queues.partitions import COMPLETE_SECONDS
 from holdfast.names import partition_id
+from holdfast.pushpop.api.requests import SelectDeadLetters
 from holdfast.runtime.serialization import dump
 from holdfast.wire.errors import raise_for_refusal
 from tests.unit.gateway.stage import QUEUE, Stage, by_partition, on_stage
@@ -259,9 +260,9 @@ async def test_dead_letters_are_there_when_the_answer_is(stage: Stage) -> None:
         await gateway.dead_letters.deliver(QUEUE, 1 if "." in lock_id else 0)
     letters = (await gateway.dead_letters.page(QUEUE, 50, None))["dead_letters"]
     assert sorted(letter["original_partition"] for letter in letters) == [0, 1]
-    assert await gateway.dead_letters.redrive(QUEUE, None, None) == {"success": True, "redriven": 2}
+    assert await gateway.dead_letters.redrive(QUEUE, SelectDeadLetters()) == {"success": True, "redriven": 2}
     assert await gateway.stored() == [1, 1]
-    assert await gateway.dead_letters.redrive(QUEUE, None, None) == {"success": True, "redriven": 0}
+    assert await gateway.dead_letters.redrive(QUEUE, SelectDeadLetters()) == {"success": True, "redriven": 0}
 
 
 @on_stage
@@ -286,8 +287,10 @@ async def test_many_dead_letters_are_redriven_in_one_call_or_as_many_as_are_aske
         await gateway.partitions.call(QUEUE, "DeadLetter", dump({"lock_id": lock_id}))
         await gateway.dead_letters.deliver(QUEUE)
     letters = (await gateway.dead_letters.page(QUEUE, 3, None))["dead_letters"]
-    assert (await gateway.dead_letters.redrive(QUEUE, [letters[1]["id"], "0-0-99-0"], None))["redriven"] == 1
-    assert (await gateway.dead_letters.redrive(QUEUE, None, 150))["redriven"] == 150
-    assert (await gateway.dead_letters.redrive(QUEUE, None, None))["redriven"] == 149
+    assert (await gateway.dead_letters.redrive(QUEUE, SelectDeadLetters(ids=[letters[1]["id"], "0-0-99-0"])))[
+        "redriven"
+    ] == 1
+    assert (await gateway.dead_letters.redrive(QUEUE, SelectDeadLetters(max=150)))["redriven"] == 150
+    assert (await gateway.dead_letters.redrive(QUEUE, SelectDeadLetters()))["redriven"] == 149
     assert await gateway.stored() == [300]
     assert (await gateway.dead_letters.page(QUEUE, 3, None))["dead_letters"] == []
