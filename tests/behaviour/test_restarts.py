@@ -23,6 +23,10 @@ CONFIG: dict[str, Any] = {
     "default_ttl_seconds": 3600,
     "expired_to_dead_letters": True,
     "rate_per_second": 2.5,
+    "retry_delay_seconds": 1.5,
+    "retry_delay_factor": 3,
+    "retry_delay_max_seconds": 60,
+    "paused": True,
 }
 
 

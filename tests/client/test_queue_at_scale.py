@@ -159,6 +159,10 @@ async def test_every_key_of_the_configuration(queue: Queue) -> None:
         "default_ttl_seconds": 3600,
         "expired_to_dead_letters": True,
         "rate_per_second": 100.0,
+        "retry_delay_seconds": 5.0,
+        "retry_delay_factor": 3.0,
+        "retry_delay_max_seconds": 60.0,
+        "paused": True,
     }
     assert await queue.set_config(**wanted) == wanted
     assert await queue.config() == wanted
