@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from holdfast.errors import HoldfastError, InvalidRequest, NotFound
 from holdfast.gateway.auth.principal import Role
+from holdfast.gateway.middleware.body_limits import MAX_BODY
 from holdfast.gateway.openapi import orchestration_lists as documents
 from holdfast.gateway.orchestration_lists import Cursor, InstanceFilter
 from holdfast.gateway.routing import Endpoint
@@ -47,7 +48,9 @@ class BulkBody(Request):
     action: Literal["cancel", "suspend", "resume", "delete", "raise"]
     filter: Annotated[BulkFilter, Field(description="As in the list of instances.")] = BulkFilter()
     all: Annotated[bool, Field(description="As in the filter.")] = False
-    limit: Annotated[int, Field(ge=1, le=MAX_BULK, description="The most instances in one call.")] = 100
+    limit: Annotated[
+        int, Field(ge=1, le=MAX_BULK, description="The most instances in one call; fewer if data is large.")
+    ] = 100
     cursor: Annotated[str, Field(max_length=512, description="next_cursor of the previous call.")] = ""
     dry_run: Annotated[bool, Field(description="Only count the instances.")] = False
     reason: Annotated[Text, Field(description="For cancel and suspend.")] = None
@@ -93,14 +96,18 @@ class BulkActions:
         body = BulkBody.parse(data)
         if body.event is not None:
             check_id(body.event, "event name")
+        method, given = _CALLS[body.action](body)
+        sent = dump(given)
+        # What one request stores in many instances is bounded like a request.
+        limit = min(body.limit, max(1, MAX_BODY // len(sent)))
         criteria = body.filter.criteria()
         if criteria == Criteria() and not (body.all or body.filter.all):
             raise InvalidRequest(_EMPTY_FILTER)
         call.note(action=body.action)
         tenant = call.caller.tenant
-        found = await self._find(tenant, criteria, body)
+        found = await self._find(tenant, criteria, body.cursor, limit)
         names = [entry.instance_id for entry in found.entries]
-        failed = [] if body.dry_run else await self._call_each(tenant, names, body)
+        failed = [] if body.dry_run else await self._call_each(tenant, names, method, sent)
         done = 0 if body.dry_run else len(names) - len(failed)
         call.note(matched=str(len(names)), done=str(done))
         answer: Answer = {"matched": len(names), "done": done, "failed": failed}
@@ -108,20 +115,18 @@ class BulkActions:
             answer["next_cursor"] = str(Cursor("newest", found.position))
         return answer
 
-    async def _find(self, tenant: str, criteria: Criteria, body: BulkBody) -> Found:
-        found = Found([], Cursor.parse(body.cursor, "newest").position if body.cursor else None)
+    async def _find(self, tenant: str, criteria: Criteria, cursor: str, limit: int) -> Found:
+        found = Found([], Cursor.parse(cursor, "newest").position if cursor else None)
         for _ in range(_SEARCHES):
-            search = Search(criteria, True, body.limit - len(found.entries), found.position)
+            search = Search(criteria, True, limit - len(found.entries), found.position)
             more = await find(self._client, tenant, search)
             found = Found([*found.entries, *more.entries], more.position)
-            if found.position is None or len(found.entries) >= body.limit:
+            if found.position is None or len(found.entries) >= limit:
                 break
         return found
 
-    async def _call_each(self, tenant: str, names: Sequence[str], body: BulkBody) -> list[str]:
-        """Acts on each instance. Returns those for which it could not be done."""
-        method, data = _CALLS[body.action](body)
-        sent = dump(data)
+    async def _call_each(self, tenant: str, names: Sequence[str], method: str, sent: bytes) -> list[str]:
+        """Calls each instance. Returns those for which it could not be done."""
         waiting = iter(names)
         failed: set[str] = set()
 
@@ -131,7 +136,7 @@ class BulkActions:
                     raise_for_refusal(await self._batcher.call(qualify(tenant, name), method, sent))
                 except NotFound:
                     # The index may still have an instance that is deleted already.
-                    if body.action != "delete":
+                    if method != "Delete":
                         failed.add(name)
                 except HoldfastError:
                     failed.add(name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import NotFound
 from holdfast.gateway.auth.principal import Role
 from holdfast.gateway.openapi import schedules as documents
 from holdfast.gateway.query_params import INTEGER
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
 Answer = dict[str, Any]
+
+# A page ends before this size, but has at least one schedule.
+_PAGE_BYTES = 3 * 1024 * 1024
 
 
 class ListQuery(BaseModel):
@@ -60,19 +63,21 @@ class Schedules:
         query, tenant = call.query(ListQuery), call.caller.tenant
         asked = dump({"after": query.cursor, "limit": query.limit + 1})
         names = load(await self._client.invoke_method(SCHEDULE_INDEX_TYPE, index_of(tenant), "List", asked))
-        page = names[: query.limit]
-        found = await asyncio.gather(*(self._find(qualify(tenant, name)) for name in page))
-        answer: Answer = {"schedules": [one for one in found if one is not None]}
-        return answer | {"next_cursor": page[-1]} if len(names) > query.limit else answer
-
-    async def _find(self, address: str) -> Answer | None:
-        """Returns a schedule; None if it has just been deleted."""
-        try:
-            return await self._ask(address, "Get", None)
-        except HoldfastError as error:
-            if error.status >= 500:
-                raise
-            return None
+        found: list[Answer] = []
+        size = read = 0
+        # One after the other: each shows its input, and asks for the statuses of its last instances.
+        for name in names[: query.limit]:
+            answer = await self._client.invoke_method(SCHEDULE_TYPE, qualify(tenant, name), "Get")
+            size += len(answer)
+            if found and size > _PAGE_BYTES:
+                break
+            with suppress(NotFound):
+                # It has just been deleted.
+                found.append(_checked(answer))
+            read += 1
+            await call.pause()
+        shown: Answer = {"schedules": found}
+        return shown | {"next_cursor": names[read - 1]} if len(names) > read else shown
 
     def _sending(self, method: str, *, body: bool = False) -> Callable[[HttpRequest], Awaitable[Answer]]:
         async def send(call: HttpRequest) -> Answer:
@@ -92,5 +97,9 @@ class Schedules:
 
     async def _ask(self, address: str, method: str, data: Any) -> Answer:
         body = b"" if data is None else dump(data)
-        answer: Answer = load(await self._client.invoke_method(SCHEDULE_TYPE, address, method, body))
-        return raise_for_refusal(answer)
+        return _checked(await self._client.invoke_method(SCHEDULE_TYPE, address, method, body))
+
+
+def _checked(answer: bytes) -> Answer:
+    """Returns the answer of a schedule. Raises its refusal."""
+    return raise_for_refusal(load(answer))

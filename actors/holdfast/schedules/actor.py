@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import orjson
 from dapr.actor import Remindable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.orchestration.registry import Registry
+    from holdfast.runtime.contract import HostClient
     from holdfast.runtime.unit_of_work import Turn
     from holdfast.schedules.core.schedule import Call
 
@@ -40,6 +43,9 @@ Answer = dict[str, Any]
 SCHEDULE = "schedule"
 CALLS = "calls"
 
+# A start with a larger input takes its turn: it needs the event loop for some milliseconds.
+_LARGE = 64 * 1024
+_turns: WeakKeyDictionary[HostClient, asyncio.Lock] = WeakKeyDictionary()
 # How many calls are made before a turn records them.
 _CALLS_AT_ONCE = 50
 
@@ -205,7 +211,7 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
         """Returns the status of an instance; None if there is none with this id."""
         if (known := self._ended.get(instance_id)) is not None:
             return known
-        answer = await self._call(instance_id, "Status", None)
+        answer = await self._call(instance_id, "State", None)
         status: str | None = answer.get("status")
         if status in ENDED:
             if len(self._ended) > 100:
@@ -259,7 +265,9 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
             return None
         given = schedule.definition
         body = {"name": given.orchestration, "input": orjson.Fragment(given.input.encode()), "tags": given.tags}
-        answer = await self._call(call.instance_id, "Start", body)
+        # Many schedules may tick at once.
+        async with _large_starts(self.host) if len(given.input) > _LARGE else nullcontext():
+            answer = await self._call(call.instance_id, "Start", body)
         if answer.get("success") is not False:
             return None
         refusal = str(answer.get("message"))
@@ -284,6 +292,11 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
 
     async def _call_myself(self, method: str, data: Any) -> None:
         await self.host.invoke_method(SCHEDULE_TYPE, self.id.id, method, dump(data))
+
+
+def _large_starts(client: HostClient) -> asyncio.Lock:
+    """Returns the lock of this process for starts with a large input."""
+    return _turns.setdefault(client, asyncio.Lock())
 
 
 def schedule_actor(registry: Registry) -> type[ScheduleActor]:

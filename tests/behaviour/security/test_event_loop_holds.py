@@ -62,10 +62,17 @@ async def test_a_number_of_31_000_digits_in_a_query(server: Repeating, place: st
     assert len(answer.text) < 4096
 
 
+async def test_a_number_has_at_most_64_characters(server: Repeating) -> None:
+    for zeros, status in ((62, 200), (63, 200), (64, 400)):
+        answer = await server.ask("GET", f"/queue/{QUEUE}/peek?count={'0' * zeros}1", token="reader")
+        assert answer.status == status
+
+
 async def test_a_query_of_thousands_of_parameters(server: Repeating) -> None:
     query = "&".join(f"{number}=" for number in range(5_000))
     answer = await server.ask("GET", f"/orchestrations?{query}", token="reader")
     answer.refused(400, "INVALID_REQUEST")
+    assert "at most 100 parameters" in answer.body["message"]
     assert len(answer.text) < 4096
 
 

@@ -85,6 +85,45 @@ async def test_the_client_reads_all_of_it(server: Server, history: str) -> None:
     assert sum(event.type == "EventRaised" for event in events) == LETTERS
 
 
+async def test_a_page_of_schedules_ends_when_it_is_large(session: aiohttp.ClientSession) -> None:
+    names = [f"schedule-{number:02}" for number in range(12)]
+    for name in names:
+        given = {"orchestration": "echo", "every_seconds": 3600, "input": LETTER}
+        await ask(session, "PUT", f"/schedules/{name}", given)
+
+    async def listed() -> list[list[str]]:
+        pages: list[list[str]] = []
+        page: Any = {"next_cursor": ""}
+        while "next_cursor" in page:
+            page = await ask(session, "GET", f"/schedules?limit=100&cursor={page['next_cursor']}")
+            pages.append([schedule["name"] for schedule in page["schedules"]])
+        return pages
+
+    async def all_are_listed() -> bool:
+        pages = await listed()
+        assert len(pages) == 1 or all(pages)
+        return [name for page in pages for name in page] == names and len(pages) > 1
+
+    # A schedule is put on the list after its answer.
+    await eventually(all_are_listed)
+
+
+async def test_an_event_for_many_is_not_stored_without_a_bound(session: aiohttp.ClientSession) -> None:
+    for number in range(20):
+        start = {"instance_id": f"each-{number}", "input": 1, "tags": {"part": "each"}}
+        await ask(session, "POST", "/orchestrations/reader/start", start)
+
+    async def all_are_listed() -> bool:
+        return len((await ask(session, "GET", "/orchestrations?tag=part:each&limit=100"))["orchestrations"]) == 20
+
+    await eventually(all_are_listed)
+    body = {"action": "raise", "filter": {"tag": "part:each"}, "event": "letters", "data": LETTER, "limit": 100}
+    raised = await ask(session, "POST", "/orchestrations/bulk", body)
+    assert (raised["matched"], raised["done"]) == (16, 16)
+    rest = await ask(session, "POST", "/orchestrations/bulk", body | {"cursor": raised["next_cursor"]})
+    assert (rest["matched"], rest["done"], "next_cursor" in rest) == (4, 4, False)
+
+
 async def test_many_who_ask_for_it_at_once_do_not_fill_the_memory(
     session: aiohttp.ClientSession, history: str, server: Server
 ) -> None:

@@ -129,6 +129,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def IsAwaited(self, data: Answer) -> Answer:
         return await self._one("IsAwaited", data)
 
+    async def State(self) -> Answer:
+        return await self._one("State", None)
+
     async def Check(self) -> Answer:
         return await self._one("Check", None)
 
@@ -357,6 +360,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         state.note_waiting()
         return answers.status(record, given, ending)
 
+    async def _status_alone(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
+        return {"success": True, "status": _existing(state.record).status.value}
+
     async def _wait(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         notifier = requests.WaitRequest.parse(data).notify
         if _existing(state.record).ended:
@@ -564,6 +570,7 @@ def _existing(record: InstanceRecord) -> InstanceRecord:
 
 _LOOKS = {
     "Status": OrchestrationActor._status,
+    "State": OrchestrationActor._status_alone,
     "Wait": OrchestrationActor._wait,
     "Reply": OrchestrationActor._reply,
     "History": OrchestrationActor._history,
@@ -574,6 +581,6 @@ _LOOKS = {
     "ConfirmDispatched": OrchestrationActor._confirm_dispatched,
     "Rescue": OrchestrationActor._rescue,
 }
-_READS = frozenset({"Status", "Wait", "History", "Reply", "IsAwaited"})
+_READS = frozenset({"Status", "State", "Wait", "History", "Reply", "IsAwaited"})
 #: Methods whose replies contain payloads and can be large.
 _PAYLOAD_READS = frozenset({"Status", "Wait", "History", "Request", "Reply"})

@@ -79,6 +79,10 @@ class OrchestrationServiceInterface(ActorInterface):
         """``{execution_id, scheduled_seq}``: returns whether the instance still waits for this activity."""
 
     @abstractmethod
+    async def State(self) -> dict[str, Any]:
+        """Returns ``{status}``: as ``Status`` does, without reading the payloads."""
+
+    @abstractmethod
     async def Check(self) -> dict[str, Any]:
         """Replays the instance: it becomes BLOCKED if its code does not fit, and continues if it fits again."""
 

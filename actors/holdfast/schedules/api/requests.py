@@ -95,7 +95,7 @@ class Backfill(Request):
 
 
 class ConfirmCalls(Request):
-    made: dict[str, str | None]
+    made: dict[Annotated[str, Field(pattern=r"^[0-9]{1,15}$")], str | None]
 
 
 class ListRequest(Request):
