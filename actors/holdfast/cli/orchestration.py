@@ -12,6 +12,7 @@ from holdfast.cli import orchestration_tables as tables
 from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.orchestration_bulk import bulk
+from holdfast.cli.orchestration_check import check
 from holdfast.cli.orchestration_history import export, history
 from holdfast.cli.orchestration_lists import counts, list_them
 from holdfast.cli.orchestration_request import reply, request
@@ -197,7 +198,7 @@ def delete(server: Server, as_json: bool, instance_id: str, force: bool, yes: bo
     show_done(answer, as_json, f"{instance_id} deleted")
 
 
-for _command in (history, export, request, reply, list_them, counts, bulk):
+for _command in (history, export, check, request, reply, list_them, counts, bulk):
     orchestration.add_command(_command)
 
 

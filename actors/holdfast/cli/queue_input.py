@@ -67,7 +67,7 @@ class Lines:
 
 
 @contextmanager
-def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def steps(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Yields a function to call with the number done so far. Shows a progress bar on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

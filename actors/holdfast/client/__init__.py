@@ -12,6 +12,7 @@ from holdfast.client.api.orchestrations import RunCalls
 from holdfast.client.api.queues import list_queues
 from holdfast.client.api.schedules import ScheduleCalls, list_schedules
 from holdfast.client.batch import Batch
+from holdfast.client.deploy_check import check_deploy
 from holdfast.client.idempotency import IdempotencyCalls, Outcome, result_of, run_once
 from holdfast.client.idempotent_handler import Idempotency
 from holdfast.client.instance_filter import BulkAction, InstanceFilter, bulk_body, filter_fields
@@ -21,19 +22,23 @@ from holdfast.client.run import Run, named, start
 from holdfast.client.run_models import (
     BlockReason,
     BulkResult,
+    DeployCheck,
     HistoryEvent,
     OrchestrationCounts,
     OrchestrationStatus,
     OrchestrationSummary,
+    WouldBlock,
 )
 from holdfast.client.schedule import Schedule, Tick, schedule
 from holdfast.client.start_options import StartEvent, StartOptions, start_fields
+from holdfast.orchestration.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
     from datetime import datetime
     from types import TracebackType
 
+    from holdfast.app import App
     from holdfast.orchestration.core.context import Context
 
 Input = TypeVar("Input")
@@ -46,6 +51,7 @@ __all__ = [
     "Client",
     "Completion",
     "DeadLetter",
+    "DeployCheck",
     "HistoryEvent",
     "Idempotency",
     "InstanceFilter",
@@ -63,6 +69,7 @@ __all__ = [
     "StartEvent",
     "StartOptions",
     "Tick",
+    "WouldBlock",
 ]
 
 
@@ -265,6 +272,22 @@ class Client:
             cursor = page.get("next_cursor")
             if cursor is None:
                 return result
+
+    async def check(
+        self,
+        *apps: App,
+        name: str | None = None,
+        sample: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> DeployCheck:
+        """Replays the running instances, in this process, with the code of ``apps``, before it is deployed.
+
+        Returns those that the code would block, with the reasons. The instances do not notice; no activity is run.
+        ``apps`` are all apps of the server. ``name`` selects one orchestration. With ``sample`` only that many random
+        instances of each version of each orchestration are replayed. ``progress`` is called with the number so far.
+        """
+        registry = Registry.of(app.registry for app in apps)
+        return await check_deploy(self._connection, registry, name=name, sample=sample, progress=progress)
 
     async def schedule(
         self,

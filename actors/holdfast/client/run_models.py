@@ -67,6 +67,36 @@ class BlockReason:
 
 
 @dataclass(frozen=True, slots=True)
+class WouldBlock:
+    """A running instance that the code to be deployed would block."""
+
+    instance_id: str
+    name: str
+    version: str
+    #: Its status now: PENDING, RUNNING, SUSPENDED or BLOCKED.
+    status: str
+    #: These are as in :class:`BlockReason`.
+    kind: str
+    message: str
+    expected: str | None
+    found: str | None
+    line: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeployCheck:
+    """The result of a check of running instances against the code to be deployed."""
+
+    #: The number of instances that have not ended, and how many of them were replayed.
+    instances: int
+    checked: int
+    #: In the order of their ids.
+    blocked: list[WouldBlock]
+    #: The instances that could not be checked, and why.
+    unchecked: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Awaited:
     """One thing that the code of an instance awaits."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from holdfast import errors
 from holdfast.gateway.openapi.queues import document as any_document
@@ -77,6 +79,10 @@ class StatusAnswer(Answer):
 class HistoryAnswer(Answer):
     events: list[dict[str, Any]]
     next_cursor: str | None = None
+    begun: Annotated[
+        bool | None,
+        Field(description="With recorded: false while the first step of the execution is still to come."),
+    ] = None
 
 
 class SuccessAnswer(Answer):

@@ -380,7 +380,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             raise NotFound(f"The history of execution {execution_id} is not kept.")
         page = record.page(execution_id, request.cursor, request.limit, with_mail=request.recorded)
         events = await turn.drive(page)
-        return answers.history(events, last, recorded=request.recorded)
+        begun = record.begun or execution_id != record.execution_id
+        return answers.history(events, last, recorded=request.recorded, begun=begun)
 
     async def _reply(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         request = requests.ReplyRequest.parse(data)

@@ -103,8 +103,11 @@ def _waiting(dumped: list[Any]) -> Answer:
     return shown if due_at is None else shown | {"due_at": iso(due_at)}
 
 
-def history(events: Sequence[Event], last: int, *, recorded: bool = False) -> Answer:
+def history(events: Sequence[Event], last: int, *, recorded: bool = False, begun: bool = True) -> Answer:
+    """Returns a page. A history that is ``recorded``, for a replay, says if the first step is still to come."""
     answer: Answer = {"events": [_recorded(event) if recorded else shown_event(event) for event in events]}
+    if recorded and not begun:
+        answer["begun"] = False
     if events and events[-1].seq < last:
         answer["next_cursor"] = str(events[-1].seq)
     return answer

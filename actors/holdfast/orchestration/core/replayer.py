@@ -1,12 +1,13 @@
-"""Verifies that the current code still replays a recorded history."""
+"""Replays recorded histories with the current code, without side effects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import NonDeterminism
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.execution import Execution
+from holdfast.orchestration.core.instance import Blocked, Instance
 from holdfast.orchestration.core.replay import nondeterminism
 
 if TYPE_CHECKING:
@@ -17,6 +18,28 @@ if TYPE_CHECKING:
 
 # Kinds of failures that the code did not cause itself, so that a replay does not reproduce them.
 _NOT_OF_THE_CODE = ("never_yields",)
+
+
+def find_obstacle(
+    registry: Registry, instance_id: str, events: Sequence[Event], *, begun: bool = True
+) -> dict[str, Any] | None:
+    """Returns the reason why the code would block a running instance with this history; None when the code fits.
+
+    ``events`` are all of its current execution, whose first step is still to come if it has not ``begun``.
+    """
+    instance = None
+    try:
+        instance = Instance.restore(
+            registry, instance_id, events, begun=begun, mail_is_stored=True, executions_at_once=1
+        )
+        if not begun:
+            instance.deliver([], events[-1].timestamp)
+    except Blocked as blocked:
+        return blocked.reason
+    finally:
+        if instance is not None:
+            instance.close()
+    return None
 
 
 def verify_history(registry: Registry, instance_id: str, events: Sequence[Event], *, exactly: bool = False) -> None:
