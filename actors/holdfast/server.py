@@ -28,9 +28,11 @@ from holdfast.gateway.dapr_api.metadata import SidecarMetadata
 from holdfast.gateway.dapr_api.parts import SidecarParts
 from holdfast.gateway.dapr_api.sidecar import SidecarApi
 from holdfast.gateway.idempotency import Idempotency
+from holdfast.gateway.inspection import Inspection
 from holdfast.gateway.metrics import endpoint as metrics
 from holdfast.gateway.metrics.endpoint import RequestsCounted
 from holdfast.gateway.metrics.event_loop import EventLoopProbe
+from holdfast.gateway.metrics.queue_stats import QueueStats
 from holdfast.gateway.middleware.access import Authentication, SameOrigin
 from holdfast.gateway.middleware.body_limits import BodyLimits
 from holdfast.gateway.middleware.host_names import HostNames
@@ -44,6 +46,7 @@ from holdfast.gateway.orchestration_lists import OrchestrationLists
 from holdfast.gateway.orchestration_requests import OrchestrationRequests
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues.routes import Queues
+from holdfast.gateway.queues.samples import QueueSamples
 from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.gateway.routing import Endpoints, PrefixRouter
 from holdfast.gateway.schedules import Schedules
@@ -125,6 +128,9 @@ class Gateway:
     begin_stop: Callable[[], None]
     #: Finishes background calls whose requests were already answered.
     close: Callable[[], Awaitable[None]]
+    #: Shows the deployed code and the worker, which :func:`serve` tells it.
+    inspection: Inspection
+    samples: QueueSamples
     #: What serves Dapr's API over gRPC; None beside daprd, which serves it.
     sidecar: SidecarParts | None = None
 
@@ -158,8 +164,10 @@ def create_gateway(
     lists, bulk = OrchestrationLists(host.client), BulkActions(host.client)
     idempotency = Idempotency(host.client, quotas, alone=isinstance(host, InProcessHost))
     schedules = Schedules(host.client)
+    inspection = Inspection()
+    samples = QueueSamples(QueueStats(host.client, alone=isinstance(host, InProcessHost)).take)
     audit = AuditLog()
-    routes = (queues, orchestrations, requests, lists, bulk, idempotency, schedules)
+    routes = (queues, orchestrations, requests, lists, bulk, idempotency, schedules, inspection, samples)
     endpoints = Endpoints([endpoint for part in routes for endpoint in part.endpoints()], audit)
     openapi.install(app, endpoints)
     sidecar_roots = () if host.sidecar_app is None else _SIDECAR_ROOTS
@@ -191,7 +199,7 @@ def create_gateway(
     sidecar = None
     if isinstance(host, InProcessHost) and metadata is not None:
         sidecar = SidecarParts(front, host, audit, metadata, authentication.identify)
-    return Gateway(front, host, audit, begin_stop, queues.close, sidecar)
+    return Gateway(front, host, audit, begin_stop, queues.close, inspection, samples, sidecar)
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -252,8 +260,13 @@ async def serve(
     ]
     if not is_incremental():
         background.append(_begin("garbage collection", GarbageCollection(host.release_idle, PythonCollector()).run()))
+    gateway.inspection.registry = registry
+    background.append(_begin("queue samples", gateway.samples.run()))
     if worker and registry.activities:
-        background.append(_begin_work(host, registry, drain_timeout))
+        source = LocalWorkSource(host.client, alone=isinstance(host, InProcessHost))
+        own_worker = Worker(source, registry, metrics=host.client.metrics, drain_timeout=drain_timeout)
+        gateway.inspection.workers.append(own_worker)
+        background.append(_begin("worker", own_worker.run()))
     if token_file is not None:
         background.append(_begin("token file watcher", token_file.watch()))
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_file.look_now)
@@ -341,12 +354,6 @@ async def _finish(
     await gateway.close()
     await UsageReports.of(gateway.host.client).close()
     await gateway.host.finish_turns()
-
-
-def _begin_work(host: Host, registry: Registry, drain_timeout: float) -> asyncio.Task[None]:
-    source = LocalWorkSource(host.client, alone=isinstance(host, InProcessHost))
-    worker = Worker(source, registry, metrics=host.client.metrics, drain_timeout=drain_timeout)
-    return _begin("worker", worker.run())
 
 
 def _begin(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

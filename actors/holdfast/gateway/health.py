@@ -41,6 +41,10 @@ class Status(BaseModel):
     started_at: datetime
     #: The tenant whose queues and instances this caller sees.
     tenant: str
+    #: The role of this caller.
+    role: str
+    #: Whether the caller's token is bound to the tenant.
+    bound: bool
     #: Actors of all tenants; empty for a caller bound to one tenant.
     actors: list[ActorType]
 
@@ -83,5 +87,7 @@ def install(app: FastAPI, host: Host, stopping: asyncio.Event) -> None:
             reason=found.reason,
             started_at=started_at,
             tenant=caller.tenant,
+            role=caller.role.word,
+            bound=caller.bound,
             actors=[ActorType(type=name, active=count) for name, count in sorted(counts.items())],
         )

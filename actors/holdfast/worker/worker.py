@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import time
 from dataclasses import dataclass, field
 from math import ceil
 from random import uniform
@@ -17,6 +18,7 @@ from holdfast.logs import RepeatFilter, counted, message_of
 from holdfast.names import qualify
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.payloads import sendable
+from holdfast.pushpop.api.replies import iso
 from holdfast.worker.activity_lease import ActivityLease, not_kept
 from holdfast.worker.context import ActivityContext, current
 from holdfast.worker.retry import retry_forever
@@ -51,6 +53,8 @@ _QUIET_SECONDS_OF_QUEUES = 60.0
 # When the worker stops: the time to deliver outcomes, and the time to abandon a batch.
 _DELIVER_SECONDS = 1.0
 _STOP_SECONDS = 5.0
+# How many running activities a description lists.
+_MOST_DESCRIBED = 100
 # The longest lock that a queue allows.
 _LONGEST_LOCK = 300
 
@@ -116,6 +120,37 @@ class Worker:
         #: The leases of running idempotent activities.
         self._leases: dict[Job, ActivityLease] = {}
         self._background: set[asyncio.Task[None]] = set()
+
+    def describe(self, tenant: str) -> dict[str, Any]:
+        """Returns what this worker runs for a tenant, as the REST interface shows it: the longest running first."""
+        now, clock = asyncio.get_running_loop().time(), time.time()
+        running = sorted(
+            (
+                (in_flight, job)
+                for in_flight in self._in_flight
+                if in_flight.batch.tenant == tenant
+                for job in in_flight.running
+            ),
+            key=lambda one: one[0].began,
+        )
+        return {
+            "queues": sorted(self._queues),
+            "activities": sorted(one.name for one in self._registry.activities if one.queue in self._queues),
+            "slots": self._slots,
+            "running_count": len(running),
+            "running": [
+                {
+                    "activity": job.name,
+                    "queue": in_flight.batch.queue,
+                    "instance_id": job.instance_id,
+                    "execution_id": job.execution_id,
+                    "scheduled_seq": job.scheduled_seq,
+                    "attempt": job.attempt,
+                    "since": iso(clock - (now - in_flight.began)),
+                }
+                for in_flight, job in running[:_MOST_DESCRIBED]
+            ],
+        }
 
     async def run(self) -> None:
         try:

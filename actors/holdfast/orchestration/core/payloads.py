@@ -69,6 +69,10 @@ class Codec:
         read = from_json if self._untyped else self._validate
         return read(text) if len(text) < LARGE else read_large(read, text)
 
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the JSON schema of the type. Raises PydanticUserError for a type that has none."""
+        return self._adapter.json_schema()
+
     def check(self, text: str, what: str) -> None:
         """Raises InvalidRequest, with the place and the reason, when ``text`` does not fit the type."""
         if self._untyped:
