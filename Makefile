@@ -44,6 +44,7 @@ soak: $(VENV)/.installed-dev
 
 setup: $(VENV)/.installed-dev
 	@$(BIN)/python -m holdfast.local ensure
+	@$(BIN)/python -m tests.sdks
 
 $(BIN)/python:
 	@for candidate in python3 python3.11 python3.12 python3.13; do \
