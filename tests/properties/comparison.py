@@ -271,7 +271,9 @@ class _Pair:
         assert answer == self.model.answer("Receive", message, now, answer)
         if saved and answer["accepted"]:
             contents = self._contents()
-            arrived = [entry for entry in contents.waiting if entry.id(contents.partition) not in self.model.ids]
+            # A partition that is no part of the queue sends them on in the same turn.
+            held = [entry for entry, _ in contents.everything()]
+            arrived = [entry for entry in held if entry.id(contents.partition) not in self.model.ids]
             # As it was sent: in the parcel's order within each priority.
             arrived.sort(key=lambda entry: entry.place)
             by_priority = sorted(range(len(sent)), key=lambda number: sent[number].item.priority)

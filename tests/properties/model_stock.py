@@ -111,11 +111,10 @@ class ModelStock:
         return self.partition == 0 or (self.partition < self.config["partitions"] and not self.closed)
 
     def erase(self) -> int:
-        """Nothing is left but what is on its way to other queues."""
+        """Nothing is left but what is on its way to other queues, and the numbers of what came from them."""
         erased = self.load
         for items in (self.waiting, self.not_due, self.postponed, self.locks, self.expired):
             items.clear()  # type: ignore[attr-defined]
-        self._received.clear()
         self._dedup.clear()
         self._claims.clear()
         self.counters = dict.fromkeys(COUNTERS, 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.names import partition_id
 from tests.support.queue_driver import QueueDriver
 
 
@@ -91,6 +92,30 @@ def test_what_was_sent_twice_is_taken_once() -> None:
     for _ in range(2):
         assert queue.call("Transferred", {"number": transfer["number"]})["next"] is None
     assert dead.waiting() == ["x"]
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_what_arrived_before_a_deletion_does_not_arrive_again(partition: int) -> None:
+    """The sender did not hear that it arrived: its process crashed, or the reply was lost."""
+    queue, dead = QueueDriver(), QueueDriver(partition_id("orders-deadletter", partition))
+    queue.push("x")
+    queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
+    transfer = queue.call("Transferred")["next"]
+    assert dead.call("Receive", transfer)["accepted"]
+    assert dead.pop() == ["x"]
+    if partition:
+        dead.call("Configure", {"config": {"partitions": 2}, "version": 2, "generation": 1})
+    else:
+        dead.call("FinishDeletion", {"force": False})
+    dead.restart()
+    assert not dead.call("Receive", transfer)["accepted"]
+    # Numbers go on after a deletion of the sender, too.
+    queue.call("Transferred", {"number": transfer["number"]})
+    queue.call("FinishDeletion", {"force": True})
+    queue.push("y")
+    queue.call("DeadLetter", {"lock_id": queue.lock()["lock_id"]})
+    assert dead.call("Receive", queue.call("Transferred")["next"])["accepted"]
+    assert dead.waiting() == ["y"]
 
 
 def test_a_parcel_goes_where_it_was_meant_to_go_when_it_was_made() -> None:

@@ -1,6 +1,7 @@
 """The last transfer accepted from each queue, so that a transfer that is sent twice is accepted once.
 
-Stored in a fixed number of state values, as there may be many sources, and none is ever forgotten.
+Stored in a fixed number of state values, as there may be many sources. None is ever forgotten, not even by the deletion
+of the queue: a source whose last transfer arrived before the deletion, and whose reply was lost, sends it again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ VALUES = 16
 
 class ReceivedTransfers:
     def __init__(self) -> None:
-        self._changed: dict[str, dict[str, int] | None] = {}
+        self._changed: dict[str, dict[str, int]] = {}
 
     def is_new(self, source: str, number: int) -> Reads[bool]:
         return number > (yield from self._load(received_key(source))).get(source, -1)
@@ -25,24 +26,16 @@ class ReceivedTransfers:
         key = received_key(source)
         self._changed[key] = (yield from self._load(key)) | {source: number}
 
-    def erase(self) -> None:
-        """Forgets all sources, some of which may send their last transfer once more."""
-        self._changed = {_key(number): None for number in range(VALUES)}
-
-    def changes(self) -> dict[str, dict[str, int] | None]:
+    def changes(self) -> dict[str, dict[str, int]]:
         changed, self._changed = self._changed, {}
         return changed
 
     def _load(self, key: str) -> Reads[dict[str, int]]:
         if key in self._changed:
-            return self._changed[key] or {}
+            return self._changed[key]
         [value] = yield (key,)
         return value or {}
 
 
 def received_key(source: str) -> str:
-    return _key(crc32(source.encode()) % VALUES)
-
-
-def _key(number: int) -> str:
-    return f"received-{number}"
+    return f"received-{crc32(source.encode()) % VALUES}"

@@ -165,8 +165,7 @@ class Transfers:
         return True
 
     def erase(self) -> None:
-        """Forgets what was received. What is being sent is sent: it belongs to other queues already."""
-        self._received.erase()
+        """Begins a new generation. Transfers stay, as they belong to other queues, and so does what was received."""
         self.is_dead_letter_queue = False
 
     # Private
