@@ -36,8 +36,17 @@ class Answers:
         self.counted = Counted(queues=queues, dead_letters=dead_letters or {}, unreachable_queues=silent)
         await self.samples.sample(DEFAULT_TENANT)
 
-    def of(self, queue: str) -> dict[str, Any]:
+    def of(self, queue: str | None) -> dict[str, Any]:
         return self.samples.shown(DEFAULT_TENANT, queue)
+
+    def lengths(self, tenant: str = DEFAULT_TENANT) -> list[int]:
+        """How many samples there are of each queue of :func:`many`."""
+        lengths = (len(self.samples.shown(tenant, name)["at"]) for name in many(MOST_SERIES + 50))
+        return [length for length in lengths if length]
+
+
+def many(queues: int) -> dict[str, Any]:
+    return {f"q{number}": stats(1, 1) for number in range(queues)}
 
 
 async def test_items_that_came_and_left_are_counted_between_samples() -> None:
@@ -59,7 +68,7 @@ async def test_the_total_has_each_dead_letter_once_and_not_among_what_waits() ->
         mails=stats(2, 2, age=7.5),
         dead=stats(4, 4, age=900.0, letters="dead-dead"),
     )
-    total = answers.of("")
+    total = answers.of(None)
     assert (total["waiting"], total["dead_letters"], total["oldest_age_seconds"]) == ([5], [4], [7.5])
 
 
@@ -67,7 +76,7 @@ async def test_a_total_without_all_queues_is_left_out() -> None:
     answers = Answers()
     await answers.sample(orders=stats(3, 3))
     await answers.sample(silent=1)
-    assert len(answers.of("orders")["at"]) == len(answers.of("")["at"]) == 1
+    assert len(answers.of("orders")["at"]) == len(answers.of(None)["at"]) == 1
 
 
 async def test_memory_is_bounded() -> None:
@@ -77,7 +86,25 @@ async def test_memory_is_bounded() -> None:
         series.add(float(number), figures, number)
     assert series.shown()["at"] == list(range(100, SAMPLES_KEPT + 100))
     answers = Answers()
-    await answers.sample(**{f"q{number}": stats(1, 1) for number in range(MOST_SERIES + 50)})
-    kept = [number for number in range(MOST_SERIES + 50) if answers.of(f"q{number}")["at"]]
-    assert len(kept) == MOST_SERIES - 1
-    assert answers.of("")["at"]
+    await answers.sample(**many(MOST_SERIES + 50))
+    assert answers.lengths() == [1] * MOST_SERIES
+    # In another order: what has samples gets the next ones.
+    await answers.sample(**dict(reversed(many(MOST_SERIES + 50).items())))
+    assert answers.lengths() == [2] * MOST_SERIES
+    assert len(answers.of(None)["at"]) == 2
+
+
+async def test_a_queue_that_is_gone_makes_room() -> None:
+    answers = Answers()
+    await answers.sample(**many(MOST_SERIES))
+    await answers.sample(**many(MOST_SERIES - 1), later=stats(1, 1))
+    assert (len(answers.of("later")["at"]), sum(answers.lengths())) == (1, 2 * (MOST_SERIES - 1))
+
+
+async def test_a_tenant_with_many_queues_leaves_room_for_others() -> None:
+    answers = Answers()
+    await answers.sample(**many(MOST_SERIES + 50))
+    await answers.samples.follow("other")
+    await answers.sample(**many(MOST_SERIES + 50))
+    half = MOST_SERIES // 2
+    assert (answers.lengths(), answers.lengths("other")) == ([2] * half, [1] * half)

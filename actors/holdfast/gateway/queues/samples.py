@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from array import array
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,7 +18,7 @@ from holdfast.gateway.routing import Endpoint
 from holdfast.names import DEFAULT_TENANT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 
     from holdfast.gateway.http_request import HttpRequest
     from holdfast.gateway.metrics.queue_stats import Counted
@@ -30,7 +30,8 @@ Answer = dict[str, Any]
 INTERVAL_SECONDS = 10.0
 #: An hour of samples.
 SAMPLES_KEPT = 360
-#: The most series in memory, those of all tenants together; the ones sampled least recently are dropped.
+#: The most series of single queues in memory, those of all tenants together. When it is reached, a tenant gets room
+#: from the one that has the most series.
 MOST_SERIES = 400
 #: The most tenants that are sampled: the default tenant, and the others that asked last.
 MOST_TENANTS = 20
@@ -42,9 +43,6 @@ _SHARE = 50
 
 #: What a sample has, in this order. ``pushed`` and ``left`` are items in the time since the sample before.
 COLUMNS = ("at", "waiting", "delayed", "locked", "dead_letters", "oldest_age_seconds", "pushed", "left")
-
-# The name of the series over all queues, which no queue can have.
-_TOTAL = ""
 
 
 class SamplesQuery(BaseModel):
@@ -61,11 +59,14 @@ class Series:
     """The last samples of one queue, or of all queues of a tenant, and the figures that the next one is compared to."""
 
     def __init__(self) -> None:
+        #: When the last sample was added, in Unix seconds.
+        self.last = 0.0
         self._numbers = array("d")
         self._before: tuple[int, int] | None = None
 
     def add(self, now: float, figures: Mapping[str, float], pushed: int) -> None:
         """Adds a sample. ``pushed`` is a counter, which starts again where a queue was deleted."""
+        self.last = now
         stored = int(figures["waiting"] + figures["delayed"] + figures["locked"])
         came = left = 0
         if self._before is not None and pushed >= self._before[0]:
@@ -90,7 +91,9 @@ class QueueSamples:
 
     def __init__(self, take: Callable[[str], Awaitable[Counted]]) -> None:
         self._take = take
-        self._series: OrderedDict[tuple[str, str], Series] = OrderedDict()
+        #: The series of single queues by tenant; the ones sampled last come last.
+        self._series: defaultdict[str, OrderedDict[str, Series]] = defaultdict(OrderedDict)
+        self._totals: defaultdict[str, Series] = defaultdict(Series)
         #: When each tenant asked last.
         self._tenants: OrderedDict[str, float] = OrderedDict({DEFAULT_TENANT: float("inf")})
 
@@ -103,27 +106,29 @@ class QueueSamples:
         while True:
             began = clock()
             for tenant in list(self._tenants):
-                if self._tenants[tenant] < began - _FORGOTTEN_SECONDS:
-                    del self._tenants[tenant]
+                if self._tenants.get(tenant, began) < began - _FORGOTTEN_SECONDS:
+                    self._forget(tenant)
                 else:
                     await self.sample(tenant)
             await asyncio.sleep(max(INTERVAL_SECONDS, _SHARE * (clock() - began)))
 
     async def show(self, call: HttpRequest) -> Answer:
         query, tenant = call.query(SamplesQuery), call.caller.tenant
-        await self._follow(tenant)
-        known = [name for name in query.queue if (tenant, name) in self._series and name != _TOTAL]
-        return {
-            "interval_seconds": INTERVAL_SECONDS,
-            "total": self.shown(tenant),
-            "queues": {name: self.shown(tenant, name) for name in known},
-        }
+        await self.follow(tenant)
+        answer: Answer = {"interval_seconds": INTERVAL_SECONDS, "total": self.shown(tenant), "queues": {}}
+        for name in query.queue:
+            if name in self._series.get(tenant, ()):
+                # An hour of a hundred queues has 288,000 numbers.
+                await call.pause()
+                answer["queues"][name] = self.shown(tenant, name)
+        return answer
 
-    def shown(self, tenant: str, queue: str = _TOTAL) -> Answer:
+    def shown(self, tenant: str, queue: str | None = None) -> Answer:
         """Returns the samples of a queue, or of all together; empty lists where there are none."""
-        return self._series.get((tenant, queue), _EMPTY).shown()
+        found = self._totals.get(tenant) if queue is None else self._series.get(tenant, OrderedDict()).get(queue)
+        return (found or _EMPTY).shown()
 
-    async def _follow(self, tenant: str) -> None:
+    async def follow(self, tenant: str) -> None:
         """Begins to sample a tenant at its first question."""
         if tenant == DEFAULT_TENANT:
             return
@@ -131,7 +136,7 @@ class QueueSamples:
         self._tenants[tenant] = asyncio.get_running_loop().time()
         self._tenants.move_to_end(tenant)
         if len(self._tenants) > MOST_TENANTS:
-            del self._tenants[next(name for name in self._tenants if name != DEFAULT_TENANT)]
+            self._forget(next(name for name in self._tenants if name != DEFAULT_TENANT))
         if not known:
             await self.sample(tenant)
 
@@ -142,21 +147,43 @@ class QueueSamples:
         except HoldfastError as error:
             log.info("queues of tenant %s are not sampled this time: %s", tenant, error)
             return
+        if tenant not in self._tenants:
+            # It was forgotten meanwhile.
+            return
         now = time.time()
-        for name, figures, pushed in _rows(counted):
-            if name != _TOTAL or not (counted.unreachable_queues or counted.unreachable_shards):
-                self._of(tenant, name).add(now, figures, pushed)
+        rows, total, pushed = _rows(counted)
+        known = self._series[tenant]
+        # Those that have samples come first: they keep their room.
+        for name, (figures, came) in sorted(rows.items(), key=lambda row: row[0] not in known):
+            if name in known or self._make_room(tenant, now):
+                known.setdefault(name, Series()).add(now, figures, came)
+                known.move_to_end(name)
+        if not (counted.unreachable_queues or counted.unreachable_shards):
+            self._totals[tenant].add(now, total, pushed)
 
-    def _of(self, tenant: str, name: str) -> Series:
-        series = self._series.setdefault((tenant, name), Series())
-        self._series.move_to_end((tenant, name))
-        if len(self._series) > MOST_SERIES:
-            self._series.popitem(last=False)
-        return series
+    def _make_room(self, tenant: str, now: float) -> bool:
+        """Drops a series for a new one of this tenant, if it has to. Returns False when none may be dropped."""
+        if sum(map(len, self._series.values())) < MOST_SERIES:
+            return True
+        largest = max(self._series.values(), key=len)
+        own = self._series[tenant]
+        if len(own) >= len(largest) - 1:
+            largest = own
+        oldest = next(iter(largest))
+        if largest is own and own[oldest].last == now:
+            return False
+        del largest[oldest]
+        return True
+
+    def _forget(self, tenant: str) -> None:
+        states: tuple[MutableMapping[str, Any], ...] = (self._tenants, self._series, self._totals)
+        for state in states:
+            state.pop(tenant, None)
 
 
-def _rows(counted: Counted) -> Iterator[tuple[str, dict[str, float], int]]:
-    """Yields name, figures and the counter of pushes of each queue, and the sums of those that hold no dead letters."""
+def _rows(counted: Counted) -> tuple[dict[str, tuple[dict[str, float], int]], dict[str, float], int]:
+    """Returns the figures and the counter of pushes of each queue, and the sums of those that hold no dead letters."""
+    rows: dict[str, tuple[dict[str, float], int]] = {}
     total: dict[str, float] = dict.fromkeys(COLUMNS[1:6], 0)
     all_pushed = 0
     targets: dict[str, int] = {}
@@ -171,7 +198,7 @@ def _rows(counted: Counted) -> Iterator[tuple[str, dict[str, float], int]]:
             "oldest_age_seconds": stats["oldest_age_seconds"] or 0.0,
         }
         pushed = int(stats["counters"].get("pushed", 0))
-        yield name, figures, pushed
+        rows[name] = figures, pushed
         if name in holders:
             continue
         all_pushed += pushed
@@ -180,7 +207,7 @@ def _rows(counted: Counted) -> Iterator[tuple[str, dict[str, float], int]]:
             total[key] += figures[key]
         total["oldest_age_seconds"] = max(total["oldest_age_seconds"], figures["oldest_age_seconds"])
     # Queues may share a dead-letter queue.
-    yield _TOTAL, total | {"dead_letters": sum(targets.values())}, all_pushed
+    return rows, total | {"dead_letters": sum(targets.values())}, all_pushed
 
 
 def _number(value: float) -> float:
