@@ -28,6 +28,9 @@ pytestmark = pytest.mark.xdist_group("grpc")
 MEBIBYTE = 1024 * 1024
 BODY_TIMEOUT = 1
 SERVICE = "/dapr.proto.runtime.v1.Dapr/"
+#: Calls whose answers, of 3 MB each, are more than a tenant may have unread.
+UNREAD = 24
+UNREAD_ITEM = b'{"item": "' + b"x" * 1_000_000 + b'"}'
 SETTINGS = """
 [tenants.slow]
 requests_per_second = 1
@@ -39,9 +42,11 @@ class GrpcServer(Server):
         self.grpc_port = free_port()
         super().__init__(folder, "--grpc-port", str(self.grpc_port), *options)
 
-    def channel(self) -> Any:
+    def channel(self, **options: int) -> Any:
+        """Options are gRPC's own, with ``__`` for a full stop."""
+        given = [(f"grpc.{name.replace('__', '.')}", value) for name, value in options.items()]
         return grpc.aio.insecure_channel(
-            f"127.0.0.1:{self.grpc_port}", options=[("grpc.max_receive_message_length", -1)]
+            f"127.0.0.1:{self.grpc_port}", options=[("grpc.max_receive_message_length", -1), *given]
         )
 
 
@@ -277,3 +282,47 @@ def test_without_the_port_nothing_of_it_is_loaded() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout == "[]\n"
+
+
+async def test_a_verb_that_there_is_not(server: GrpcServer, channel: Any) -> None:
+    call = invocation("GET", "queues")
+    call.message.http_extension.verb = 77
+    code, details = await code_of(api_service_v1.DaprStub(channel).InvokeService(call))
+    assert (code, "invalid HTTP verb" in details) == ("INTERNAL", True)
+    assert "Traceback" not in server.logged()
+
+
+async def test_answers_that_are_never_read_do_not_fill_the_memory(server: GrpcServer) -> None:
+    async with server.channel() as channel:
+        # The answer has three such items.
+        push = invocation("POST", "queue/unread/push", b'{"items": [%b]}' % b",".join([UNREAD_ITEM] * 3))
+        await api_service_v1.DaprStub(channel).InvokeService(push)
+    peek = invocation("GET", "queue/unread/peek", query="count=100").SerializeToString()
+
+    def begin(channel: Any, **metadata: str) -> Any:
+        # A call with a stream of answers reads one only when it is asked to.
+        return channel.unary_stream(f"{SERVICE}InvokeService")(peek, metadata=tuple(metadata.items()))
+
+    # Otherwise gRPC receives more ahead, the faster the connection is.
+    async with server.channel(http2__bdp_probe=0) as channel:
+        unread = [begin(channel) for _ in range(UNREAD)]
+
+        async def one_is_refused() -> bool:
+            ended = [await call.code() for call in unread if call.done()]
+            return grpc.StatusCode.RESOURCE_EXHAUSTED in ended
+
+        await eventually(one_is_refused, what="the tenant has too much that is unread", within=60)
+        # Nor may it ask for more, but other tenants may.
+        one = begin(channel)
+        assert await one.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        other = begin(channel, **{"holdfast-tenant": "other"})
+        assert b'"count":0' in await other.read()
+        for call in unread:
+            call.cancel()
+
+        async def is_served_again() -> bool:
+            again = begin(channel)
+            return await again.read() is not grpc.aio.EOF and await again.code() is grpc.StatusCode.OK
+
+        await eventually(is_served_again, what="what was unread is no longer counted", within=60)
+    assert "Traceback" not in server.logged()

@@ -26,7 +26,11 @@ _PREFIXED = frozenset({"accept-ranges", "cache-control", "content-type", "date",
 _LEFT_OUT = frozenset({"connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"})
 # Metadata that are not headers of the request: of the connection, of gRPC, or set from the message.
 _NOT_PASSED_ON = _LEFT_OUT | {"content-type", "host", "te", "dapr-app-id"}
-_VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"})
+# By number: a message may have numbers that stand for none.
+_VERBS = {
+    common_v1.HTTPExtension.Verb.Value(verb): verb
+    for verb in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH")
+}
 # All that may be in a URL, and the sign of what is encoded already.
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
 _QUERY_SAFE = f"{_PATH_SAFE}?"
@@ -43,8 +47,8 @@ def to_request(request: Any, app_id: str) -> dict[str, Any]:
         raise _invalid(called, f"invalid method: {problem}")
     if not message.HasField("http_extension"):
         raise _invalid(called, "missing HTTP extension field")
-    verb = common_v1.HTTPExtension.Verb.Name(message.http_extension.verb)
-    if verb not in _VERBS:
+    verb = _VERBS.get(message.http_extension.verb)
+    if verb is None:
         raise _invalid(called, "invalid HTTP verb")
     path = resolved(quote(message.method, safe=_PATH_SAFE).encode())
     return {

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -23,6 +24,7 @@ from holdfast.gateway.bulkhead import Bulkhead
 from holdfast.gateway.dapr_api import grpc_errors, grpc_invocation
 from holdfast.gateway.dapr_api.api_errors import ApiError, fault
 from holdfast.gateway.dapr_api.dispatch import Dispatcher
+from holdfast.gateway.dapr_api.grpc_answers import Answers, Reply
 from holdfast.gateway.dapr_api.grpc_calls import GrpcCalls
 from holdfast.gateway.dapr_api.grpc_errors import CallFailed
 from holdfast.gateway.dapr_api.grpc_limits import check_message
@@ -55,7 +57,6 @@ _MAX_STREAMS = 1000
 #: many before it is there.
 RECEIVING_AT_ONCE = 16
 RECEIVING_WAITING = 1024
-# Smaller messages make room for others as soon as they are there.
 _LARGE = 64 * 1024
 _IDENTITY_ONLY = 1
 
@@ -91,6 +92,7 @@ class GrpcServer:
         self._calls = GrpcCalls(ActorOperations(parts.host, parts.audit), parts.metadata, parts.audit)
         self._dispatcher = Dispatcher(parts.app)
         self._receiving = Bulkhead(RECEIVING_AT_ONCE, RECEIVING_WAITING)
+        self._answers = Answers(message_timeout)
         self._server: grpc.aio.Server | None = None
         _check_free(address, port)
         #: The port that is listened on; with 0 it is known after the start.
@@ -125,37 +127,36 @@ class GrpcServer:
     async def answer(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Handles one call: a call with one message and one answer looks the same as one with streams of one."""
         try:
-            answer, metadata = await self._answer(path, context)
+            reply = await self._answer(path, context)
+            await self._answers.send(reply, context)
         except CallFailed as error:
             await context.abort(error.code, error.details, error.trailing_metadata)
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answer was not read in time and was dropped.")
+        except HoldfastError as error:
+            refusal = grpc_errors.of_refusal(error.status, str(error))
+            await context.abort(refusal.code, refusal.details)
         except Exception:
             # A bug: the caller gets an error without details, and the log has them.
             log.exception("%s failed", path)
             await context.abort(grpc.StatusCode.INTERNAL, fault().details)
-        try:
-            async with asyncio.timeout(self._timeout):
-                if metadata:
-                    await context.send_initial_metadata(tuple(metadata))
-                await context.write(answer.SerializeToString())
-        except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answer was not read in time and was dropped.")
 
-    async def _answer(
-        self, path: str, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> tuple[Message, Sequence[tuple[str, str]]]:
+    async def _answer(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> Reply:
         name = path.removeprefix(GRPC_API)
         if path != _INVOKE and name not in self._calls.by_name:
             raise CallFailed("UNIMPLEMENTED", _not_served(path))
         scope = _scope(path, context)
         caller = self._identified(scope, invoked=path == _INVOKE)
-        try:
-            async with self._receiving.enter(caller.tenant):
-                message = await self._received(context)
-                if len(message) > _LARGE:
-                    return await self._carried_out(path, name, scope, message, context)
-        except HoldfastError as error:
-            raise grpc_errors.of_refusal(error.status, str(error)) from error
-        return await self._carried_out(path, name, scope, message, context)
+        # Before anything is done, and not only before it is sent.
+        self._answers.check(caller.tenant)
+        async with AsyncExitStack() as room:
+            await room.enter_async_context(self._receiving.enter(caller.tenant))
+            message = await self._received(context)
+            if len(message) <= _LARGE:
+                # It makes room for others as soon as it is there.
+                await room.aclose()
+            answer, metadata = await self._carried_out(path, name, scope, message, context)
+        return Reply(answer.SerializeToString(), metadata, caller.tenant)
 
     def _identified(self, scope: Scope, *, invoked: bool) -> Caller:
         """Checks the caller's token before the message is received."""
@@ -256,7 +257,12 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         path: str = handler_call_details.method
 
         async def behaviour(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-            await self._server.answer(path, context)
+            try:
+                await self._server.answer(path, context)
+            except grpc.aio.InternalError as error:
+                # The caller is gone. gRPC (1.85) would write a stack trace into the log, as often as callers like.
+                log.debug("%s: %s", path, error)
+                raise asyncio.CancelledError from None
 
         # Messages are read and written by hand, as bytes: so the token is checked first, and everything has a deadline.
         return grpc.stream_stream_rpc_method_handler(behaviour)
