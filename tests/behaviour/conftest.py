@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.stacks.served import ServedStack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ServedStack]]:
     """Gives the stack of a name, started when it is first asked for."""
     with started_once(STACKS, tmp_path_factory) as start:

@@ -138,7 +138,7 @@ class Terminal:
                 self._changed.notify_all()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     shutil.copy(Path(workflows.__file__), folder)

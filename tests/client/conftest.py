@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     shutil.copy(Path(workflows.__file__), folder)

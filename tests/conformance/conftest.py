@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STACKS = {stack.name: stack for stack in (EmbeddedStack, DaprSqliteStack, DaprPostgresqlStack, SimulatedStack)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def start_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Stack]]:
     """Gives the stack of a name, started when it is first asked for."""
     with started_once(STACKS, tmp_path_factory) as start:

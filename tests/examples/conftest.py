@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 APPS = ("examples.orders:app", "examples.words:app", "examples.meter:app", "examples.counter:app")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     async with Server(tmp_path_factory.mktemp("server"), *APPS, imports=ROOT) as running:
         yield running

@@ -29,7 +29,7 @@ class OnDaprd(WithTheExample, DaprSqliteStack):
 STACKS = {stack.name: stack for stack in (OnEmbedded, OnDaprd)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def start_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ServedStack]]:
     with started_once(STACKS, tmp_path_factory) as start:
         yield start

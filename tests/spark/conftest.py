@@ -30,7 +30,7 @@ def segments_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "INLINE_BYTES", 0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.update(python_variables())
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -54,7 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def start_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
     """Gives the stack of a name, started when it is first asked for."""
     running: dict[str, Any] = {}

@@ -44,13 +44,13 @@ class Visit:
         assert [text for text in self.complaints if not any(part in text for part in self.expected)] == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def browser() -> AsyncIterator[Browser]:
     async with chromium() as browser:
         yield browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """One for all tests that keep to queues of their own."""
     async with Server(tmp_path_factory.mktemp("server")) as server:

@@ -27,7 +27,7 @@ TO_BE_APPROVED = 500
 SOLD_OUT = "kedge"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def orders(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """One for all tests that keep to instances of their own."""
     async with Server(tmp_path_factory.mktemp("orders"), app="examples.orders:app") as server:

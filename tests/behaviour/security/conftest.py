@@ -17,7 +17,7 @@ _KINDS = [
 ]
 
 
-@pytest.fixture(scope="session", params=_KINDS)
+@pytest.fixture(scope="package", params=_KINDS)
 async def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
     async with request.param(tmp_path_factory.mktemp(f"guarded-{request.param.host}")) as guarded:
         yield guarded

@@ -23,7 +23,7 @@ pytestmark = [
         "running",
         [pytest.param(OnEmbedded, id="embedded", marks=pytest.mark.xdist_group("attacks-embedded"))],
         indirect=True,
-        scope="session",
+        scope="package",
     )
 ]
 

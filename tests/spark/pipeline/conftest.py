@@ -60,7 +60,7 @@ def copy_of(file: Path, to: Path) -> Path:
     return to
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
     folder = tmp_path_factory.mktemp("shop")
     data = folder / "data" / "holdfast.db"
@@ -75,7 +75,7 @@ async def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
         return Moments(earlier, amid, copy_of(data, folder / "later.db"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kept(spark: SparkSession, moments: Moments, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     folder = tmp_path_factory.mktemp("series")
     store = folder / "store.db"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from holdfast.gateway.metrics.event_loop import INTERVAL_SECONDS, EventLoopProbe
+from holdfast.gateway.metrics.event_loop import IDLE_INTERVAL_SECONDS, INTERVAL_SECONDS, EventLoopProbe
+from holdfast.runtime.simulated import VirtualTimeLoop
 
 if TYPE_CHECKING:
     import pytest
@@ -68,3 +69,29 @@ async def test_a_thread_that_does_not_run_holds_nothing() -> None:
     probe.cancel()
     assert _value(registry, "lag_seconds_sum") >= 0.15 - INTERVAL_SECONDS
     assert _value(registry, "held_max_seconds") < 0.1
+
+
+def test_it_probes_less_often_while_the_event_loop_is_idle() -> None:
+    """On a virtual clock the time between two probes costs nothing, so the thread is as idle as it can be."""
+    registry = CollectorRegistry()
+
+    async def probes_in(seconds: float, callback_seconds: float) -> float:
+        before = _value(registry, "lag_seconds_count")
+        for _ in range(round(seconds / 0.1)):
+            until = time.thread_time() + callback_seconds
+            while time.thread_time() < until:
+                pass
+            await asyncio.sleep(0.1)
+        return _value(registry, "lag_seconds_count") - before
+
+    async def main() -> tuple[float, float]:
+        probe = asyncio.create_task(EventLoopProbe(registry).run())
+        await asyncio.sleep(10)
+        idle = await probes_in(10, callback_seconds=0)
+        busy = await probes_in(10, callback_seconds=0.005)
+        probe.cancel()
+        return idle, busy
+
+    idle, busy = VirtualTimeLoop.run(main())
+    assert idle < 1.5 * 10 / IDLE_INTERVAL_SECONDS
+    assert busy > 0.5 * 10 / INTERVAL_SECONDS

@@ -18,6 +18,12 @@ log = logging.getLogger(__name__)
 
 #: The interval of the probe in seconds, which is also its precision.
 INTERVAL_SECONDS = 0.01
+#: The interval while the event loop is idle. An idle server that is probed 100 times a second uses 1.4 % of a core.
+IDLE_INTERVAL_SECONDS = 0.05
+# The event loop is idle after this many intervals in which its thread used less than this share of the time: a probe
+# alone uses about a hundredth.
+_QUIET_INTERVALS = 100
+_QUIET_SHARE = 0.04
 #: No request may block the event loop for longer than this.
 LONGEST_HOLD_SECONDS = 0.1
 
@@ -27,13 +33,16 @@ _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 class EventLoopProbe:
     """Measures by how much a periodic timer runs late.
 
+    The timer is slower while the event loop is idle, so the first hold after that can be measured too short by the
+    difference of the two intervals.
+
     uvloop (0.22) runs callbacks in C and has no hook around them, so their durations cannot be measured one by one.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._lag = Histogram(
             "holdfast_event_loop_lag_seconds",
-            "How late a timer of the event loop ran; measured 100 times a second.",
+            "How late a timer of the event loop ran; measured 100 times a second, 20 times while idle.",
             buckets=_BUCKETS,
             registry=registry,
         )
@@ -53,13 +62,16 @@ class EventLoopProbe:
 
     async def run(self) -> None:
         """Probes the running event loop until it is cancelled."""
+        quiet = 0
         with self._collecting:
             while True:
-                due = time.perf_counter() + INTERVAL_SECONDS
-                used, collecting = time.thread_time(), self._collecting.seconds
-                await asyncio.sleep(INTERVAL_SECONDS)
-                collected = self._collecting.seconds - collecting
-                self._look(time.perf_counter() - due, time.thread_time() - used, collected)
+                interval = INTERVAL_SECONDS if quiet < _QUIET_INTERVALS else IDLE_INTERVAL_SECONDS
+                due = time.perf_counter() + interval
+                began, collecting = time.thread_time(), self._collecting.seconds
+                await asyncio.sleep(interval)
+                used = time.thread_time() - began
+                quiet = quiet + 1 if used < _QUIET_SHARE * interval else 0
+                self._look(time.perf_counter() - due, used, self._collecting.seconds - collecting)
 
     def _look(self, lag: float, used: float, collected: float) -> None:
         self._lag.observe(max(0.0, lag))
