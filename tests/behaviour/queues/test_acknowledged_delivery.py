@@ -243,14 +243,15 @@ async def test_a_lock_survives_the_deactivation_of_its_actor(server: Server) -> 
     queue = server.queue()
     await queue.push_many({"id": 1}, {"id": 2})
     taken = await queue.lock(ttl_seconds=120)
-    # Reminders wake queues of other tests now and then. When most of what was used later is gone, so is this one.
-    later = [server.queue(f"later-{number}") for number in range(20)]
+    # Reminders keep queues of other tests active. When most of the queues used later are inactive, so is this one.
+    later = [server.queue(f"later-{number}") for number in range(40)]
     for other in later:
         await other.push(1)
-    assert await _active_queues(server) > len(later)
+    active = await _active_queues(server)
+    assert active > len(later)
 
     async def idle() -> bool:
-        return await _active_queues(server) < len(later) // 2
+        return await _active_queues(server) < active - len(later) // 2
 
     await eventually(idle, within=30)
     body = (await queue.pop()).refused(423, "QUEUE_LOCKED")

@@ -18,6 +18,7 @@ from holdfast.kinds import NOTIFIER_TYPE, ORCHESTRATION_TYPE, RESCUER_TYPE, TENA
 from holdfast.names import qualify
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.index.tenant_index import REGISTER
+from holdfast.pushpop.api.requests import SelectDeadLetters
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.simulated import SimulatedHost, VirtualTimeLoop
 from holdfast.server import OWN_ACTORS
@@ -104,7 +105,7 @@ async def use_queues(world: World, tenant: str) -> None:
     await asyncio.sleep(20)
     letters = DeadLetters(partitions)
     assert len((await letters.page(queue, 100, None))["dead_letters"]) == 6
-    assert (await letters.redrive(queue, None, None))["redriven"] == 6
+    assert (await letters.redrive(queue, SelectDeadLetters()))["redriven"] == 6
     counted = await QueueStats(world.host.client).take(tenant)
     assert set(counted.queues) == {"orders", "graves"}
     assert counted.queues["orders"]["count"] == 6
