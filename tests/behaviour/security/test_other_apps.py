@@ -38,6 +38,9 @@ INTERNAL = [
     ("TenantIndexActor", "0", "List", {}),
     ("NotifierActor", "0", "ProcessId", None),
     ("RescuerActor", "0", "ProcessId", None),
+    ("ScheduleActor", "nightly", "Put", {"orchestration": "x", "cron": "* * * * *"}),
+    ("ScheduleActor", "nightly", "Trigger", None),
+    ("ScheduleIndexActor", "schedules", "List", {"limit": 1}),
     ("RecordUsageActor", "@acme@records", "Total", None),
     ("RecordUsageActor", "records", "Add", {"sender": "x", "number": 1, "changes": {"99999999999": -1}}),
 ]

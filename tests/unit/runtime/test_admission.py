@@ -5,23 +5,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dapr.actor import Actor
+from dapr.actor import Actor, ActorInterface
 
 from holdfast.errors import Forbidden, SettingsError, Unauthorized, Unavailable
 from holdfast.gateway.auth.actor_tokens import token_check
 from holdfast.gateway.auth.principal import Caller, Role
 from holdfast.gateway.auth.tokens import Tokens, digest_of
 from holdfast.orchestration.actor.actor import orchestration_actor
+from holdfast.orchestration.api.interface import OrchestrationActorInterface
 from holdfast.orchestration.registry import Registry
+from holdfast.pushpop.api.interface import PushPopActorInterface
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.dapr.admission import PROOF_HEADER, VARIABLE, Admission, Proofs
+from holdfast.runtime.unit_of_work import methods_of
+from holdfast.schedules.actor import schedule_actor
 from holdfast.server import OWN_ACTORS
 
 if TYPE_CHECKING:
     from holdfast.runtime.dapr.admission import OtherApps
 
 QUEUE = ActorAddress("PushPopActor", "orders")
-ACTORS = (*OWN_ACTORS, orchestration_actor(Registry()))
+ACTORS: tuple[Any, ...] = (*OWN_ACTORS, orchestration_actor(Registry()), schedule_actor(Registry()))
+
+
+#: The public methods that every user may call over REST, and those that need an operator there.
+PUBLIC: dict[type[ActorInterface], tuple[set[str], set[str]]] = {
+    PushPopActorInterface: (
+        {
+            *("Push", "Pop", "PopWithAck", "Acknowledge", "Abandon", "Complete", "ExtendLock", "DeadLetter", "Revoke"),
+            *("Peek", "InFlight", "Stats", "DeadLetters", "GetConfig"),
+        },
+        {"Requeue", "ExtendByPrefix", "Redrive", "DeleteDeadLetters", "Purge", "Delete", "SetConfig"},
+    ),
+    OrchestrationActorInterface: (
+        {"Start", "RaiseEvent", "Request", "Cancel", "Status", "History"},
+        {"Suspend", "Resume", "Delete"},
+    ),
+}
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -45,6 +65,34 @@ def test_each_actor_of_holdfast_says_what_is_public(actor_class: type[Any]) -> N
     assert not actor_class.is_public("@acme@orders", "Push")
     assert not actor_class.is_public("orders", "Batch")
     assert not actor_class.is_public("orders", "ProcessId")
+
+
+def test_only_methods_of_queues_and_instances_are_public() -> None:
+    public = {
+        (actor_class.__name__, method)
+        for actor_class in ACTORS
+        for interface in actor_class.__mro__
+        if issubclass(interface, ActorInterface) and interface is not ActorInterface
+        for method in methods_of(interface)
+        if actor_class.is_public("orders", method)
+    }
+    kinds = {PushPopActorInterface: "PushPopActor", OrchestrationActorInterface: "OrchestrationActor"}
+    assert public == {
+        (kinds[one], method) for one, (users, operators) in PUBLIC.items() for method in users | operators
+    }
+
+
+@pytest.mark.parametrize("interface", PUBLIC)
+def test_a_token_needs_the_role_that_the_same_call_needs_over_rest(interface: type[ActorInterface]) -> None:
+    guarded = admission("token", user=Caller(role=Role.USER), operator=Caller(role=Role.OPERATOR))
+    address = ActorAddress(interface.__name__.removesuffix("Interface"), "orders")
+    users, operators = PUBLIC[interface]
+    for method in users:
+        guarded.check(address, method, bearer("user"))
+    for method in operators:
+        guarded.check(address, method, bearer("operator"))
+        with pytest.raises(Forbidden):
+            guarded.check(address, method, bearer("user"))
 
 
 def test_queues_and_instances_of_the_default_tenant_are_public() -> None:

@@ -23,7 +23,7 @@ from holdfast.gateway.dapr_api.api_errors import (
 from holdfast.gateway.dapr_api.names import problem_of_method, problem_of_name
 from holdfast.gateway.middleware.body_limits import MAX_BODY, MAX_CALL, MAX_TEXT_CALL, too_large
 from holdfast.gateway.queues.large_pushes import read_push
-from holdfast.kinds import CLIENT_TYPES, ORCHESTRATION_TYPE, OWN_TYPES, QUEUE_TYPE
+from holdfast.kinds import CLIENT_TYPES, ORCHESTRATION_TYPE, OWN_TYPES, QUEUE_TYPE, SCHEDULE_TYPE
 from holdfast.names import check_address
 from holdfast.pushpop.api.replies import refused
 from holdfast.runtime.actor_api.errors import error_body
@@ -49,8 +49,14 @@ if TYPE_CHECKING:
 #: Methods that need an operator over REST and are written to the audit log there. The others are called once per
 #: message or more.
 OPERATIONS = {
-    QUEUE_TYPE: frozenset({"Requeue", "ExtendByPrefix", "Redrive", "Purge", "SetConfig", "Configure"}),
+    QUEUE_TYPE: frozenset(
+        {
+            *("Requeue", "ExtendByPrefix", "Redrive", "DeleteDeadLetters", "Purge", "Delete", "Close"),
+            *("SetConfig", "Configure"),
+        }
+    ),
     ORCHESTRATION_TYPE: frozenset({"Suspend", "Resume", "Delete"}),
+    SCHEDULE_TYPE: frozenset({"Put", "Declare", "Undeclare", "Pause", "Resume", "Trigger", "Backfill", "Delete"}),
 }
 
 _TIME_FIELDS = (("dueTime", str), ("period", str), ("ttl", str), ("callback", str), ("overwrite", bool))

@@ -28,7 +28,7 @@ def problems(request: Request, answer: Answer) -> Iterator[str]:
     for tenant, marker in MARKERS.items():
         if tenant not in request.may_see and marker.encode() in answer.text:
             yield f"the answer has a payload of the tenant {tenant}"
-    if answer.status < 300 and not _is_allowed(request):
+    if answer.status < 300 and not is_allowed(request):
         yield f"a caller of the role {request.caller.role} may not do this"
 
 
@@ -58,7 +58,8 @@ def _unavailable(answer: Answer, code: str) -> str | None:
     return None if code in _UNAVAILABLE else "a 503 with another code"
 
 
-def _is_allowed(request: Request) -> bool:
+def is_allowed(request: Request) -> bool:
+    """Whether the caller's role may do what the request asks."""
     caller, operation = request.caller, request.operation
     path = request.path.partition("?")[0]
     if operation.is_of_actors and path.startswith("/v1.0/actors"):

@@ -8,6 +8,7 @@ import itertools
 import json
 import time
 from collections import Counter, deque
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ import aiohttp
 from yarl import URL
 
 from holdfast.gateway.metrics.event_loop import LONGEST_HOLD_SECONDS
+from tests.behaviour.security.fuzz import grpc_calls
 from tests.behaviour.security.fuzz.checks import problems
+from tests.behaviour.security.fuzz.grpc_calls import GrpcAnswer, GrpcPort
 from tests.behaviour.security.fuzz.log import LogReader
 from tests.behaviour.security.fuzz.operations import Operation, described, of_actors, undescribed
 from tests.behaviour.security.fuzz.requests import Request, Requests
@@ -35,6 +38,7 @@ _REFILL_SECONDS = 4.0
 _LOOK_SECONDS = 0.2
 _LEARNED_BYTES = 64 * 1024
 _MOST_FINDINGS = 40
+_GRPC_SHARE = 0.2
 # The clocks of the two processes are the same, but the log's has milliseconds only.
 _CLOCK_SECONDS = 0.02
 
@@ -57,7 +61,7 @@ class Fuzzer:
         #: What is wrong, each with the seed, the request and the answer.
         self.findings: list[str] = []
         #: How many requests were answered, by route, caller and status.
-        self.sent: Counter[tuple[str, str, int]] = Counter()
+        self.sent: Counter[tuple[str, str, int | str]] = Counter()
         #: Of the holds that would not have been too long but for garbage collection: how long that took, in seconds.
         self.collections: list[float] = []
         self.rounds = 0
@@ -72,7 +76,10 @@ class Fuzzer:
         """Fuzzes for so long, and at least until every route was asked by every caller."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            GrpcPort(self._server.grpc_port) as self._grpc,
+        ):
             self._session = session
             self._requests = await self._begin()
             self._deadline = asyncio.get_running_loop().time() + seconds
@@ -133,10 +140,31 @@ class Fuzzer:
             if request.heavy:
                 async with self._one_heavy:
                     self.heavy += 1
-                    await self._send(request, chance)
+                    await self._send_both(request, chance)
                     self._look()
             else:
-                await self._send(request, chance)
+                await self._send_both(request, chance)
+
+    async def _send_both(self, request: Request, chance: Random) -> None:
+        """Sends a request over HTTP, and some of them over gRPC as well."""
+        await self._send(request, chance)
+        if not request.chunked and chance.random() < _GRPC_SHARE:
+            await self._send_by_grpc(request, chance)
+
+    async def _send_by_grpc(self, request: Request, chance: Random) -> None:
+        again = replace(request, made_of=f"{request.made_of} over gRPC", began=time.time(), ended=float("inf"))
+        self._recent.append(again)
+        try:
+            answer = await self._grpc.send(again, chance, ANSWER_SECONDS)
+        except TimeoutError:
+            self._unanswered += 1
+            self._add("no answer over gRPC", again, None)
+            return
+        finally:
+            again.ended = time.time()
+        self.sent[f"gRPC {answer.call}", again.caller.name, answer.status or answer.code] += 1
+        for problem in grpc_calls.problems(again, answer):
+            self._add(problem, again, answer)
 
     async def _send(self, request: Request, chance: Random) -> None:
         self._recent.append(request)
@@ -218,14 +246,16 @@ class Fuzzer:
                     f"seed {self._seed}: the log says: {_ends(line.text)}\n under way, largest first:\n  {told}"
                 )
 
-    def _add(self, problem: str, request: Request, answer: Answer | None) -> None:
+    def _add(self, problem: str, request: Request, answer: Answer | GrpcAnswer | None) -> None:
         key = (problem, request.operation.route)
         if key in self._found:
             return
         self._found.add(key)
         if request.body is not None and len(request.body) > 600:
             (self._folder / f"request-{request.number}.body").write_bytes(request.body)
-        told = "none" if answer is None else f"{answer.status} {dict(answer.headers)} {answer.text[:1500]!r}"
+        told = str(answer)
+        if isinstance(answer, Answer):
+            told = f"{answer.status} {dict(answer.headers)} {answer.text[:1500]!r}"
         self.findings.append(f"seed {self._seed}: {problem}\n {request}\n answer: {told}")
 
 

@@ -27,8 +27,8 @@ class Outcome:
     seed: int
     seconds: float
     findings: list[str]
-    #: By route, caller and status.
-    sent: Counter[tuple[str, str, int]]
+    #: By route, caller and status, or gRPC's code.
+    sent: Counter[tuple[str, str, int | str]]
     heavy: int
     rounds: int
     warnings: Counter[str]
@@ -50,7 +50,7 @@ class Outcome:
             f"seed {self.seed}: {total} requests in {self.seconds:.0f} s, {self.heavy} with a large body, "
             f"{self.rounds} full rounds, event loop held for {self.longest_hold * 1000:.0f} ms at most",
             f"held longer to look for garbage: {len(self.collections)} times, {self.longest_collection * 1000:.0f} ms",
-            f"by status: {dict(sorted(_by(self.sent, 2).items()))}",
+            f"by status: {dict(sorted(_by(self.sent, 2).items(), key=str))}",
             f"by caller: { {name: _by(self.sent, 1)[name] for name in names} }",
             *(f"{count:6} {route}" for route, count in sorted(_by(self.sent, 0).items())),
             *(f"{count:6} warnings {text}" for text, count in self.warnings.most_common(20)),
@@ -114,7 +114,7 @@ async def _still_serves(server: FuzzedServer) -> None:
                 assert (await answer.json())["items"] == [caller.name]
 
 
-def _by(sent: Counter[tuple[str, str, int]], place: int) -> Counter[object]:
+def _by(sent: Counter[tuple[str, str, int | str]], place: int) -> Counter[object]:
     counted: Counter[object] = Counter()
     for key, count in sent.items():
         counted[key[place]] += count

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.local.ports import free_port
 from tests.support.checkout import ROOT
 from tests.support.server import Server
 
@@ -61,7 +62,9 @@ class FuzzedServer(Server):
         tokens.touch(mode=0o600)
         tokens.write_text("\n".join(_tables()))
         self.log = folder / "server.log"
-        super().__init__(*(folder, _APP, "--tokens", str(tokens), "--log-format", "json"), imports=ROOT)
+        self.grpc_port = free_port()
+        options = ("--tokens", str(tokens), "--log-format", "json", "--grpc-port", str(self.grpc_port))
+        super().__init__(folder, _APP, *options, imports=ROOT)
 
 
 def _tables() -> Iterator[str]:
