@@ -44,6 +44,8 @@ class Size:
     """How much the attacker has on the server, and how many connections it opens for some of the attacks."""
 
     queues: int = 20
+    #: Of each of its queues.
+    partitions: int = 256
     letters: int = 40
     #: For large bodies, and for answers that are never read.
     bodies: int = 50
@@ -52,7 +54,7 @@ class Size:
 
 FULL = Size()
 #: Prepared in a few seconds; the first answers are not read for a few seconds either.
-SMALL = Size(queues=3, letters=10, bodies=10, unread=30)
+SMALL = Size(queues=2, partitions=64, letters=6, bodies=6, unread=16)
 
 
 @dataclass
@@ -90,7 +92,8 @@ class Attacker:
 
     async def _prepare(self, session: aiohttp.ClientSession) -> None:
         for number in range(self.size.queues):
-            await self.send(session, "prepare", "PUT", f"/queue/wide-{number}/config", b'{"partitions": 256}')
+            partitions = b'{"partitions": %d}' % self.size.partitions
+            await self.send(session, "prepare", "PUT", f"/queue/wide-{number}/config", partitions)
         for _ in range(3):
             await self.send(session, "prepare", "POST", "/queue/large/push", b'{"item": %b}' % _LETTER)
         start = json.dumps({"instance_id": "large", "input": self.size.letters}).encode()

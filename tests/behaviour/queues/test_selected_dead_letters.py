@@ -55,6 +55,9 @@ async def test_dead_letters_are_selected_by_reason_and_error(server: Server, way
     assert await left(queue) == ["slow 2"]
     assert await select(queue, way) == 1
     assert await left(queue) == []
+    # Nothing is left: a caller that goes on by cursor has an end.
+    done = (await queue.send("redrive", {"filter": {}, "cursor": "0-0-0-0"})).ok()
+    assert done == {"success": True, "redriven": 0}
     came_back = sorted(map(str, await queue.drain()))
     assert came_back == (["rejected", "slow 1", "slow 2", "wrong"] if way == "redrive" else [])
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("attacks-all-at-once")
 
 #: How much the honest tenant has to get done beside the attack, at least.
-ROUNDS = 20
+ROUNDS = 10
 #: Far longer than a call takes on the slowest machine: what is tested is that nothing is lost, not how soon it is done.
 LOCK_SECONDS = 300
 ATTACK_SECONDS = 300.0

@@ -64,7 +64,7 @@ class DeadLetters:
         asked |= selected.model_dump(exclude_unset=True, include={"ids", "filter", "cursor"})
         clock = asyncio.get_running_loop().time
         until = clock() + SECONDS_A_CALL
-        count, more = 0, True
+        count, more = 0, left != 0
         while more and left != 0 and clock() < until:
             answer = raise_for_refusal(await self._partitions.call(target, method, dump(_limited(asked, left))))
             count += answer[done]
