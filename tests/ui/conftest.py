@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Browser, ConsoleMessage, Page
 
-# Looks are two seconds apart, eight while nobody answers; the machine may be busy.
+# Looks are two seconds apart, eight while the server does not answer; the machine may be busy.
 expect.set_options(timeout=20_000)
 
 
@@ -67,6 +67,12 @@ async def own_server(tmp_path: Path) -> AsyncIterator[Server]:
 def queue(request: pytest.FixtureRequest) -> str:
     """A queue no other test has."""
     return re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")
+
+
+@pytest.fixture
+def instance(queue: str) -> str:
+    """An instance no other test has."""
+    return queue
 
 
 @pytest.fixture

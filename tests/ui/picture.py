@@ -1,8 +1,7 @@
-"""Makes the README's pictures of the page, from the root of the tree: `.venv/bin/python -m tests.ui.picture`, and
-`… tests.ui.picture --instance order-1042 --to docs/instance.png`.
+"""Makes the README's pictures of the page, from the root of the tree: `.venv/bin/python -m tests.ui.picture`.
 
-Starts a server, lets a small shop work on it for as long as `--seconds` says, and takes the picture in the machine's
-own Chromium, with the machine's own fonts. `pngquant` makes it smaller where it is installed.
+Starts a server, lets a small shop work on it for as long as `--seconds` says, and takes both pictures in the machine's
+own Chromium, with the machine's own fonts. `pngquant` makes them smaller where it is installed.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ class Shop:
         await self._refuse("orders", "no such customer: A-0")
         held = await self._lock("orders", 1)
         await self._end("orders", held, "abandon", error="payment gateway timed out")
-        await self._server.call("POST", "/v1.0/actors/CounterActor/demo/method/Add", 1)
 
     async def work(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -103,44 +101,38 @@ class Shop:
         }
 
 
-async def order(server: Server) -> None:
-    """Instances of the example: through, taken back, and waiting for somebody."""
+async def orchestrate(server: Server) -> None:
+    """Instances of the examples: completed, refunded, failed, and waiting."""
     for number, lines, total in (
         (1041, ["oar", "rope"], 80),
         (1042, ["lantern", "kedge"], 60),
         (1043, ["anchor"], 950),
     ):
-        order = {"customer": "acme", "lines": lines, "total": total}
-        await server.call("POST", "/orchestrations/order/start", {"instance_id": f"order-{number}", "input": order})
-    for number in (1041, 1042):
-        await server.call("GET", f"/orchestrations/order-{number}/wait?timeout_seconds=30")
+        await server.order(f"order-{number}", *lines, total=total, customer="acme")
+    await server.start_one("failing", "invoice-207", {"customer": "globex"})
+    await server.start_one("travel", "trip-58", {"customer": "initech"})
+    for schedule, cron in (("nightly-report", "0 6 * * *"), ("clean-up", "*/30 * * * *")):
+        await server.call("PUT", f"/schedules/{schedule}", {"orchestration": "report", "cron": cron})
+    await server.start_one("holding", "index-12", 3600)
 
 
-async def take_instance(to: Path, *, instance: str, scheme: str, phone: bool, whole: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        async with Server(Path(folder), app="examples.orders:app") as server, chromium() as browser:
-            await order(server)
-            page = await _opened(browser, scheme, phone)
-            await page.goto(f"{server.url}/#/orchestration/{instance}")
-            await page.locator("#timeline li").first.wait_for()
-            # The list follows a little later.
-            await page.get_by_role("link", name="order-1042: order, completed").wait_for()
-            await page.mouse.move(0, 0)
-            await page.screenshot(path=to, full_page=whole)
-
-
-async def take(to: Path, *, seconds: float, scheme: str, phone: bool, queue: str | None, whole: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        async with Server(Path(folder)) as server, chromium() as browser:
+async def take(folder: Path, *, seconds: float, scheme: str, phone: bool, whole: bool) -> None:
+    with tempfile.TemporaryDirectory() as data:
+        async with Server(Path(data)) as server, chromium() as browser:
             shop = Shop(server)
             await shop.open()
+            await orchestrate(server)
             page = await _opened(browser, scheme, phone)
-            await page.goto(server.url)
             await shop.work(seconds)
-            if queue:
-                await page.goto(f"{server.url}/#/queue/{queue}")
-            await _settle(page, queue)
-            await page.screenshot(path=to, full_page=whole)
+            for name, view, shown in (
+                ("page", "", ".chart"),
+                ("instance", "orchestration/trip-58", ".bars li"),
+            ):
+                await page.goto(f"{server.url}/#/{view}")
+                await page.locator(shown).first.wait_for()
+                await page.locator(".oldest li" if name == "page" else ".waiting li").first.wait_for()
+                await page.mouse.move(0, 0)
+                await page.screenshot(path=folder / f"{name}.png", full_page=whole)
 
 
 async def _opened(browser: Browser, scheme: str, phone: bool) -> Page:
@@ -153,34 +145,21 @@ async def _opened(browser: Browser, scheme: str, phone: bool) -> Page:
     return await context.new_page()
 
 
-async def _settle(page: Page, queue: str | None) -> None:
-    """Until the page shows what is there now."""
-    async with page.expect_response(lambda answer: "/queues" in answer.url):
-        pass
-    await page.locator("#peek li" if queue else "#queue-list li").first.wait_for()
-    await page.mouse.move(0, 0)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "page.png")
+    parser.add_argument("--to", type=Path, default=ROOT / "docs", help="the folder for page.png and instance.png")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
     parser.add_argument("--phone", action="store_true")
-    parser.add_argument("--queue", default="orders", help="the queue that is open; '' for the list alone")
-    parser.add_argument("--instance", help="an instance instead: order-1041, order-1042 or order-1043")
     parser.add_argument("--whole", action="store_true", help="all of the page, not one window of it")
     options = parser.parse_args()
-    same = {"scheme": options.scheme, "phone": options.phone, "whole": options.whole}
     asyncio.run(
-        take_instance(options.to, instance=options.instance, **same)
-        if options.instance
-        else take(options.to, seconds=options.seconds, queue=options.queue or None, **same)
+        take(options.to, seconds=options.seconds, scheme=options.scheme, phone=options.phone, whole=options.whole)
     )
     if squeeze := shutil.which("pngquant"):
-        subprocess.run(
-            [squeeze, "--force", "--skip-if-larger", "--strip", "--output", options.to, options.to], check=True
-        )
+        for name in ("page.png", "instance.png"):
+            file = options.to / name
+            subprocess.run([squeeze, "--force", "--skip-if-larger", "--strip", "--output", file, file], check=True)
 
 
 if __name__ == "__main__":

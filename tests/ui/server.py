@@ -11,15 +11,18 @@ from tests.support.checkout import ROOT
 from tests.support.server import Server as ServerProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+APPS = ("examples.counter:app", "examples.orders:app", "tests.ui.workshop:app")
 
 
 class Server(ServerProcess):
-    """The embedded host with an example app; keeps its port and its data when it is started again."""
+    """The embedded host with example apps; keeps its port and its data when it is started again."""
 
-    def __init__(self, folder: Path, *, token: str | None = None, app: str = "examples.counter:app") -> None:
-        super().__init__(folder, app, *(("--token", token) if token else ()), imports=ROOT)
-        self.token = token
+    def __init__(self, folder: Path, *options: str, sent_token: str | None = None, apps: Sequence[str] = APPS) -> None:
+        super().__init__(folder, *apps, *options, imports=ROOT)
+        self.token = sent_token
         self.database = folder / "data" / "holdfast.db"
         self._session: aiohttp.ClientSession | None = None
 
@@ -54,6 +57,24 @@ class Server(ServerProcess):
         ids: list[str] = (await self.call("POST", f"/queue/{queue}/push", {"items": entries}))["ids"]
         return ids
 
+    async def dead_letter(self, queue: str, item: Any, reason: str) -> None:
+        """Pushes an item and makes it a dead letter; the queue is empty before."""
+        await self.push(queue, item)
+        held = await self.call("POST", f"/queue/{queue}/pop?require_ack=true")
+        await self.call("POST", f"/queue/{queue}/dead-letter", {"lock_id": held["lock_id"], "reason": reason})
+
     async def depth(self, queue: str) -> int:
         count: int = (await self.call("GET", f"/queue/{queue}"))["count"]
         return count
+
+    async def start_one(self, name: str, instance: str, given: Any) -> None:
+        """Starts an instance."""
+        body = {"instance_id": instance, "input": given}
+        assert (await self.call("POST", f"/orchestrations/{name}/start", body))["created"]
+
+    async def order(self, instance: str, *lines: str, total: float = 50, customer: str = "ann") -> None:
+        """Starts an order of the example: one above 100 waits for an approval."""
+        await self.start_one("order", instance, {"customer": customer, "lines": lines, "total": total})
+
+    async def ended(self, instance: str) -> dict[str, Any]:
+        return await self.call("GET", f"/orchestrations/{instance}/wait?timeout_seconds=20")

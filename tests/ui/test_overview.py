@@ -1,9 +1,8 @@
-"""The list of queues, the server's state and its actors, live."""
+"""The overview, and the smaller views: schedules, workers, idempotency, developers, the REST calls."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -19,23 +18,42 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("page")
 
 
-async def test_from_no_queue_to_more_than_one_answer_holds(
+async def test_a_new_server_says_what_to_do_first_and_fills(
     own_server: Server, open_page: Callable[..., Awaitable[Visit]]
 ) -> None:
-    page = (await open_page(own_server)).page
-    await expect(page.locator("#no-queues")).to_contain_text(f"curl -X POST '{own_server.url}/queue/orders/push'")
-    for number in range(52):
-        await own_server.push(f"q{number:02}", number)
-    rows = page.locator("#queue-list li")
-    await expect(rows).to_have_count(50)
-    await expect(page.locator("#no-queues")).to_be_hidden()
-    more = page.get_by_role("button", name="Show more queues")
-    await more.click()
-    await expect(rows).to_have_count(52)
-    await expect(more).to_be_hidden()
+    server = own_server
+    page = (await open_page(server)).page
+    await expect(page.get_by_text("Nothing has failed, and nothing is blocked.")).to_be_visible()
+    await page.get_by_role("link", name="How to begin").click()
+    await expect(page.locator(".empty pre")).to_contain_text(f"curl -X POST '{server.url}/queue/orders/push'")
+    await page.get_by_role("link", name="Orchestrations").click()
+    await expect(page.locator(".empty pre")).to_contain_text(f"curl -X POST '{server.url}/orchestrations/")
+    await page.get_by_role("link", name="Overview").click()
+
+    await server.start_one("failing", "broken-1", {"customer": "ann"})
+    await server.order("order-1", "rope", total=500)
+    await server.dead_letter("mails", 1, "no address")
+    await server.call("PUT", "/schedules/nightly", {"orchestration": "report", "cron": "0 6 * * *"})
+    await server.start_one("holding", "held-1", 3600)
+    counts = page.get_by_role("navigation", name="Orchestrations by status")
+    await expect(counts.get_by_role("link", name="Failed 1")).to_be_visible()
+    await expect(counts.get_by_role("link", name="Running 2")).to_be_visible()
+    await expect(page.locator(".attention li")).to_contain_text("broken-1")
+    await expect(page.locator(".oldest li")).to_contain_text(["order-1", "held-1"])
+    await expect(page.locator(".dead li")).to_contain_text("mails")
+    await expect(page.locator(".ticks li")).to_contain_text("nightly")
+    await expect(page.locator(".workers li")).to_contain_text("held-1")
+    await expect(page.get_by_role("img", name="Items in queues; now")).to_be_visible(timeout=60_000)
+    await expect(page.get_by_role("img", name="Rates; now")).to_be_visible()
+    await counts.get_by_role("link", name="Failed 1").click()
+    await expect(page.locator("tbody .name")).to_have_text("broken-1")
+
+    await page.goto(f"{server.url}/#/workers")
+    await expect(page.locator(".worker li")).to_contain_text("hold")
+    await expect(page.get_by_role("link", name="activities", exact=True)).to_be_visible()
 
 
-async def test_a_damaged_queue_says_so_among_the_others(
+async def test_a_damaged_queue_is_marked_among_the_others(
     own_server: Server, open_page: Callable[..., Awaitable[Visit]]
 ) -> None:
     for queue in ("damaged", "whole"):
@@ -44,93 +62,89 @@ async def test_a_damaged_queue_says_so_among_the_others(
     with contextlib.closing(sqlite3.connect(own_server.database)) as connection, connection:
         connection.execute("UPDATE state SET value = '{broken' WHERE key = 'holdfast||PushPopActor||damaged||metadata'")
     await own_server.start()
-    page = (await open_page(own_server)).page
-    await expect(page.get_by_role("link", name="whole: 1 waiting, 0 locked, 0 dead letters")).to_be_visible()
-    damaged = page.get_by_role("link", name="damaged: damaged", exact=True)
-    await expect(damaged.locator(".waiting")).to_have_text("damaged")
-    await expect(damaged.locator(".locked")).to_be_empty()
+    page = (await open_page(own_server, "/#/queues")).page
+    await expect(page.get_by_role("row", name="damaged damaged")).to_be_visible()
+    await expect(page.get_by_role("row", name="whole 1 0 0")).to_be_visible()
 
 
-async def test_the_server_itself(visit: Visit) -> None:
+async def test_a_schedule_is_made_changed_and_deleted(
+    server: Server, open_page: Callable[..., Awaitable[Visit]], queue: str
+) -> None:
+    visit = await open_page(server, "/#/schedules")
+    visit.expected |= {"400", "404"}
     page = visit.page
-    await expect(page.locator("#state")).to_have_text("ready")
-    await expect(page.locator("#facts")).to_contain_text("embedded host · version ")
-    await expect(page.get_by_role("row", name="PushPopActor")).to_be_visible()
+    await page.get_by_role("button", name="New schedule").click()
+    await page.get_by_label("Name").fill(queue)
+    await page.get_by_label("Orchestration").fill("report")
+    await page.get_by_label("Cron, or seconds").fill("every day")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".outcome.bad")).to_contain_text("cron")
+    await page.get_by_label("Cron, or seconds").fill("0 6 * * *")
+    await page.get_by_label("Time zone").fill("Europe/Berlin")
+    await page.get_by_role("button", name="Save").click()
+    await page.get_by_role("link", name=queue, exact=True).click()
+    await expect(page.locator(".definition")).to_contain_text("0 6 * * * (Europe/Berlin)")
+    await expect(page.locator(".next li")).to_have_count(5)
+    await page.get_by_role("button", name="Start one now").click()
+    await expect(page.locator(".outcome").first).to_contain_text(f"Started {queue}-manual-")
+    await page.get_by_role("button", name="Pause").click()
+    await expect(page.locator(".note")).to_contain_text("Paused")
+    await page.get_by_role("button", name="Resume").click()
+    await page.get_by_role("button", name="Change").click()
+    await page.get_by_label("Cron, or seconds").fill("3600")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".definition")).to_contain_text("every 3,600 seconds")
+    await page.get_by_role("button", name="Backfill").click()
+    await page.get_by_label("From").fill("2026-01-01T00:00")
+    await page.get_by_label("To", exact=True).fill("2026-01-01T02:30")
+    await page.get_by_role("button", name="Start them").click()
+    await expect(page.locator(".outcome").first).to_contain_text("started.")
+    await page.get_by_role("button", name="Delete").click()
+    await page.get_by_role("button", name="Delete it").click()
+    await expect(page).to_have_title("Schedules · Holdfast")
+    assert (await server.call("GET", f"/schedules/{queue}"))["error_code"] == "NOT_FOUND"
 
 
-async def test_the_list_follows_what_others_do_without_reloading(server: Server, visit: Visit, queue: str) -> None:
+async def test_looking_up_an_idempotency_record(visit: Visit, server: Server, queue: str) -> None:
+    visit.expected.add("404")
     page = visit.page
-    await expect(page.locator("#state")).to_have_text("ready")
-    await page.evaluate("window.stillTheSame = true")
-
-    await server.push(queue, 1, 2, 3)
-    await expect(page.get_by_role("link", name=f"{queue}: 3 waiting, 0 locked, 0 dead letters")).to_be_visible()
-
-    held = await server.call("POST", f"/queue/{queue}/pop?require_ack=true&count=2")
-    await expect(page.get_by_role("link", name=f"{queue}: 1 waiting, 2 locked, 0 dead letters")).to_be_visible()
-    await server.call("POST", f"/queue/{queue}/dead-letter", {"lock_id": held["lock_id"]})
-    await expect(page.get_by_role("link", name=f"{queue}: 1 waiting, 0 locked, 2 dead letters")).to_be_visible()
-    await expect(page.get_by_role("link", name=f"{queue}-deadletter: 2 waiting")).to_be_visible()
-    assert await page.evaluate("window.stillTheSame")
-
-
-async def test_depth_over_time_is_a_line_through_every_look(server: Server, visit: Visit, queue: str) -> None:
-    await server.push(queue, 1)
-    line = visit.page.get_by_role("link", name=f"{queue}: ").locator(".spark .line")
-    await expect(line).to_have_attribute("d", _points(2))
-    await server.push(queue, 2)
-    await expect(line).to_have_attribute("d", _points(4))
-    heights = {point.split()[1] for point in (await line.get_attribute("d") or "").strip("M").split("L")}
-    assert len(heights) > 1
-
-
-def _points(at_least: int) -> re.Pattern[str]:
-    return re.compile(rf"^M[^ML]+(L[^ML]+){{{at_least - 1},}}$")
-
-
-async def test_hours_of_looks_take_bounded_room_and_keep_their_peaks(visit: Visit) -> None:
-    kept = await visit.page.evaluate(
-        """async () => {
-            const { seriesOf } = await import(`${location.origin}/page/series.js`);
-            const series = seriesOf("hours");
-            for (let look = 0; look < 20000; look += 1) series.add(2000 * look, look === 7000 ? 999 : look % 10, 0);
-            return series.points;
-        }"""
-    )
-    assert 400 < len(kept) <= 900
-    assert [point["time"] for point in kept] == sorted(point["time"] for point in kept)
-    assert max(point["waiting"] for point in kept) == 999
-    assert kept[0]["time"] < 1_000_000
-    assert kept[-1]["time"] == 2000 * 19999
-
-
-async def test_finding_a_queue_and_opening_one_that_is_not_there(server: Server, visit: Visit, queue: str) -> None:
-    page = visit.page
-    await server.push(queue, 1)
-    await server.push(f"{queue}-too", 1)
-    await expect(page.get_by_role("link", name=f"{queue}-too: ")).to_be_visible()
-    find = page.get_by_role("searchbox", name="Find or open a queue")
-    await find.fill(f"{queue}-TOO")
-    await expect(page.locator("#queue-list li")).to_have_count(1)
-    await find.fill("brand-new")
-    await expect(page.locator("#none-found")).to_be_visible()
-    await find.press("Enter")
-    await expect(page.get_by_role("heading", name="brand-new")).to_be_visible()
-    await expect(page.locator("#peek-empty")).to_be_visible()
-    await expect(page).to_have_title("brand-new · Holdfast")
+    await page.get_by_role("link", name="Idempotency").click()
+    await page.get_by_label("Key").fill(f"{queue}/1")
+    await page.get_by_role("button", name="Find").click()
+    await expect(page.locator(".outcome.bad")).not_to_be_empty()
+    path = f"/idempotency/default/{queue}%2F1"
+    begun = await server.call("POST", f"{path}/begin", {})
+    await server.call("POST", f"{path}/commit", {"owner": begun["owner"], "result": {"<b>": 1}})
+    await page.get_by_role("button", name="Find").click()
+    await expect(page.locator(".record")).to_contain_text("StatusSUCCESS")
+    await expect(page.locator(".record pre")).to_contain_text('"<b>": 1')
 
 
 async def test_calling_an_actor(visit: Visit, queue: str) -> None:
     page = visit.page
+    await page.get_by_role("link", name="Developers").click()
     await page.get_by_label("Id", exact=True).fill(queue)
     await page.get_by_label("JSON", exact=True).fill("41")
-    await expect(page.locator("#call-command")).to_contain_text(f"/CounterActor/{queue}/method/Add' -d '41'")
+    await expect(page.locator(".command")).to_contain_text(f"/CounterActor/{queue}/method/Add' -d '41'")
     await page.get_by_role("button", name="Call").click()
-    await expect(page.locator("#call-answer")).to_have_text("41")
-    await expect(page.get_by_role("row", name="CounterActor 1")).to_be_visible()
+    await expect(page.locator(".outcome")).to_have_text("41")
+    await expect(page.get_by_role("row", name="CounterActor")).not_to_contain_text("CounterActor0")
 
     visit.expected.add("500")
     await page.get_by_label("Method").fill("Nothing")
     await page.get_by_role("button", name="Call").click()
-    await expect(page.locator("#call-answer")).to_contain_text("Nothing")
-    await expect(page.locator("#call-answer")).not_to_contain_text("{")
+    await expect(page.locator(".outcome")).to_contain_text("Nothing")
+    await expect(page.locator(".outcome")).not_to_contain_text("{")
+
+
+async def test_the_rest_calls_are_described_offline(visit: Visit, server: Server) -> None:
+    page = visit.page
+    await page.get_by_role("link", name="Developers").click()
+    await page.get_by_role("link", name="REST calls").click()
+    document = await server.call("GET", "/openapi.json")
+    await expect(page.locator(".operation")).to_have_count(sum(map(len, document["paths"].values())))
+    await page.get_by_label("Find a call").fill("redrive")
+    await expect(page.locator(".operation")).to_have_count(1)
+    await page.locator(".operation summary").click()
+    await expect(page.locator(".operation")).to_contain_text("The most to redrive or delete.")
+    await expect(page.locator(".operation pre").last).to_contain_text('"redriven"')

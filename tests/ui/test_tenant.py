@@ -1,4 +1,4 @@
-"""The page of one tenant: its queues, and nobody else's."""
+"""The page of one tenant shows the data of this tenant only."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("page")
 
 
-async def test_its_queues_are_shown_and_what_is_pushed_is_its_own(
-    own_server: Server, open_page: Callable[..., Awaitable[Visit]]
+async def test_queues_and_pushes_are_of_the_tenant(
+    server: Server, open_page: Callable[..., Awaitable[Visit]], queue: str
 ) -> None:
-    await own_server.push("theirs", 1)
-    page = (await open_page(own_server, "/?tenant=acme")).page
-    await expect(page.locator("#facts")).to_contain_text("tenant acme · embedded host")
-    command = f"curl -X POST -H 'Holdfast-Tenant: acme' '{own_server.url}/queue/orders/push'"
-    await expect(page.locator("#no-queues")).to_contain_text(command)
-    await page.get_by_role("searchbox", name="Find or open a queue").fill("theirs")
-    await page.get_by_role("searchbox", name="Find or open a queue").press("Enter")
-    await page.get_by_role("button", name="Push").first.click()
-    form = page.get_by_role("form", name="Push an item")
-    await form.get_by_role("textbox").first.fill("7")
-    await form.get_by_role("button", name="Push").click()
-    await expect(page.get_by_role("link", name="theirs: 1 waiting")).to_be_visible()
-    assert await own_server.depth("theirs") == 1
+    await server.push(queue, 1)
+    page = (await open_page(server, "/?tenant=acme#/queues")).page
+    await expect(page.locator(".facts")).to_contain_text("tenant acme · embedded host")
+    command = f"curl -X POST -H 'Holdfast-Tenant: acme' '{server.url}/queue/orders/push'"
+    await expect(page.locator(".empty pre")).to_contain_text(command)
+    await page.get_by_role("searchbox", name="Name").fill(queue)
+    await page.get_by_role("searchbox", name="Name").press("Enter")
+    await page.get_by_role("button", name="Push", exact=True).click()
+    await page.get_by_label("Item, as JSON").fill("7")
+    await page.get_by_role("button", name="Push it").click()
+    await expect(page.locator(".peek summary code")).to_have_text(["7"])
+    assert await server.depth(queue) == 1
 
 
 @pytest.mark.parametrize("tenant", ["a@b", "%C3%A9", "%0A"])
-async def test_what_is_no_tenant_is_said(
-    own_server: Server, open_page: Callable[..., Awaitable[Visit]], tenant: str
+async def test_an_invalid_tenant_is_reported(
+    server: Server, open_page: Callable[..., Awaitable[Visit]], tenant: str
 ) -> None:
-    visit = await open_page(own_server, f"/?tenant={tenant}")
+    visit = await open_page(server, f"/?tenant={tenant}")
     visit.expected.add("400")
-    await expect(visit.page.locator("#problem")).to_contain_text("tenant")
+    await expect(visit.page.locator(".problem").first).to_contain_text("tenant")

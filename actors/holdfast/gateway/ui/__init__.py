@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
-from pathlib import PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import Response
@@ -17,14 +16,19 @@ _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-#: File names by path. The files contain no data, so they need no token.
+_FOLDER = Path(__file__).parent
+_PAGES = {"index.html": "/", "docs.html": "/docs"}
+#: Files by path. They contain no data, so they need no token.
 FILES = {
-    "/" if file.name == "index.html" else f"/page/{file.name}": file.name
-    for file in resources.files(__package__).iterdir()
-    if PurePath(file.name).suffix in _KINDS
+    _PAGES.get(file.name, f"/page/{file.relative_to(_FOLDER).as_posix()}"): file
+    for file in sorted(_FOLDER.rglob("*"))
+    if file.suffix in _KINDS
 }
+# A browser finds a library by a path: names need an import map, an inline script, which the policy below forbids.
+_IMPORTS = {b'from"preact"': b'from"./preact.mjs"'}
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -39,9 +43,11 @@ _HEADERS = {
 
 
 def install(app: FastAPI) -> None:
-    for path, name in FILES.items():
-        content = resources.files(__package__).joinpath(name).read_bytes()
-        app.get(path, include_in_schema=False)(_sender(content, _KINDS[PurePath(name).suffix]))
+    for path, file in FILES.items():
+        content = file.read_bytes()
+        for name, place in _IMPORTS.items():
+            content = content.replace(name, place)
+        app.get(path, include_in_schema=False)(_sender(content, _KINDS[file.suffix]))
 
 
 def _sender(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:

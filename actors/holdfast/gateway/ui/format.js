@@ -2,11 +2,15 @@
 import { now, tenant, token } from "./api.js";
 
 const numbers = new Intl.NumberFormat("en");
+const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const times = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
-export const number = (value) => numbers.format(value);
+// A number that is not known is not zero.
+export const number = (value) => (value === null || value === undefined ? "?" : numbers.format(value));
+
+export const rate = (perSecond) => `${few.format(perSecond)}/s`;
 
 export const count = (many, one, several = `${one}s`) => `${number(many)} ${many === 1 ? one : several}`;
 
@@ -26,6 +30,12 @@ export function age(seconds) {
   return span(seconds < 60 ? seconds : Math.floor(seconds / 60) * 60);
 }
 
+// Short durations with fractions of a second.
+export function precise(milliseconds) {
+  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
+  return milliseconds < 10_000 ? `${(milliseconds / 1000).toFixed(1)} s` : span(milliseconds / 1000);
+}
+
 export function moment(date) {
   return (date.toDateString() === new Date(now()).toDateString() ? times : dates).format(date);
 }
@@ -34,29 +44,6 @@ export function label(name) {
   const text = name.replaceAll("_", " ");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
-
-// Makes a <time> element show the time since or until a date, updated every second.
-export function live(element, date, kind) {
-  const iso = date.toISOString();
-  if (element.dateTime !== iso) {
-    element.dateTime = iso;
-    element.title = moment(date);
-  }
-  element.dataset.live = kind;
-  tick(element);
-}
-
-function tick(element) {
-  const seconds = (Date.parse(element.dateTime) - now()) / 1000;
-  const text = element.dataset.live === "left"
-    ? seconds > 0 ? `${span(Math.ceil(seconds))} left` : "expired"
-    : -seconds < 1 ? "now" : `${age(-seconds)} ago`;
-  if (element.textContent !== text) element.textContent = text;
-}
-
-setInterval(() => {
-  if (!document.hidden) document.querySelectorAll("time[data-live]").forEach(tick);
-}, 1000);
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 

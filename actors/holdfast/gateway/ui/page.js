@@ -1,105 +1,105 @@
-// The page: selects the view by the address, and polls what is shown.
-import { token, Unreachable } from "./api.js";
-import { at, show } from "./dom.js";
-import * as tokenDialog from "./token_dialog.js";
-import * as instance from "./instance.js";
-import * as instances from "./instances.js";
-import { Follower } from "./polling.js";
-import * as overview from "./overview.js";
-import * as queue from "./queue.js";
-import { interrupt } from "./series.js";
-import * as server from "./server.js";
+// The page: its frame, and the view that the address selects.
+import { get, now, tenant, token } from "./api.js";
+import { span } from "./format.js";
+import { resume, useHealth, useLive } from "./live.js";
+import { useRoute } from "./route.js";
+import { setSession, useSession } from "./session.js";
+import { TokenDialog } from "./token_dialog.js";
+import { html, render, useEffect, useState } from "./view.js";
+import { Developers } from "./views/developers.js";
+import { IdempotencyLookup } from "./views/idempotency.js";
+import { Instance } from "./views/instance.js";
+import { Orchestrations } from "./views/orchestrations.js";
+import { Overview } from "./views/overview.js";
+import { Queue } from "./views/queue.js";
+import { Queues } from "./views/queues.js";
+import { Schedule, Schedules } from "./views/schedules.js";
+import { Start } from "./views/start.js";
+import { Workers } from "./views/workers.js";
 
-// The detail views, each with its list. The home view shows both lists and no details.
 const VIEWS = {
-  queue: { view: queue, list: overview, card: "queues", title: "queue-name", article: "queue" },
-  orchestration: { view: instance, list: instances, card: "instances", title: "instance-id", article: "instance" },
+  overview: { text: "Overview", show: () => html`<${Overview} />` },
+  orchestrations: { text: "Orchestrations", show: () => html`<${Orchestrations} />` },
+  queues: { text: "Queues", show: () => html`<${Queues} />` },
+  schedules: { text: "Schedules", show: () => html`<${Schedules} />` },
+  workers: { text: "Workers", show: () => html`<${Workers} />` },
+  idempotency: { text: "Idempotency", show: () => html`<${IdempotencyLookup} />` },
+  developers: { text: "Developers", show: () => html`<${Developers} />` },
 };
-let shown = { kind: null, name: null };
-const follower = new Follower(look);
+// Views of one thing, each below the view that lists them.
+const DETAILS = {
+  orchestration: { of: "orchestrations", show: (id) => html`<${Instance} key=${id} id=${id} />` },
+  queue: { of: "queues", show: (name) => html`<${Queue} key=${name} name=${name} />` },
+  schedule: { of: "schedules", show: (name) => html`<${Schedule} key=${name} name=${name} />` },
+  start: { of: "orchestrations", list: true, show: (name) => html`<${Start} key=${name} name=${name} />` },
+};
 
-async function look() {
-  const tries = await Promise.allSettled([server.refresh(), ...listed().map((one) => one.refresh()), shownView()?.view.refresh()]);
-  const errors = tries.filter((one) => one.status === "rejected").map((one) => one.reason);
-  const unreachable = errors.find((error) => error instanceof Unreachable);
-  const closed = errors.find((error) => error.status === 401);
-  if (unreachable) {
-    interrupt();
-    show("state", "not connected");
-    at("state").className = "state bad";
-  } else if (closed) {
-    follower.stop();
-    tokenDialog.ask(token.held !== null);
-    show("state", "token needed");
-    at("state").className = "state bad";
-  }
-  const problem = closed ? "This server requires a token." : errors[0]?.message;
-  showProblem(unreachable ? `${unreachable.reason}, retrying` : problem, Boolean(closed));
-  document.body.classList.toggle("stale", errors.length > 0);
-  // Errors without a status are bugs of the page, for the console.
-  for (const error of errors) if (!(error instanceof Unreachable) && !error.status) console.error(error);
-  return errors.length === 0;
+function Page() {
+  const { kind, name } = useRoute();
+  const detail = DETAILS[kind] && (name || DETAILS[kind].list) ? DETAILS[kind] : null;
+  const chosen = detail?.of ?? (VIEWS[kind] ? kind : "overview");
+  const title = name && detail ? name : VIEWS[chosen].text;
+  const health = useHealth();
+  const [asking, setAsking] = useState(false);
+  // A new token may be of another role or tenant: everything is drawn anew.
+  const [login, setLogin] = useState(0);
+  useEffect(() => { document.title = `${title} · Holdfast`; }, [title]);
+  useEffect(() => { if (health.closed) setAsking(true); }, [health.closed]);
+  const entered = () => {
+    setAsking(false);
+    setLogin(login + 1);
+    resume();
+  };
+  return html`
+    <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
+    <${Bar} key=${login} chosen=${chosen} health=${health} onForget=${entered} />
+    <${Trouble} health=${health} onEnter=${() => setAsking(true)} />
+    <main id="main" tabindex="-1" class=${health.reached && !health.problem ? "" : "stale"} key=${`${kind} ${login}`}>
+      ${detail ? detail.show(name) : VIEWS[chosen].show()}</main>
+    ${asking && html`<${TokenDialog} refused=${token.held !== null} onEntered=${entered} onCancel=${() => setAsking(false)} />`}`;
 }
 
-function showProblem(text, closed) {
-  at("problem").hidden = !text;
-  show("problem-text", text ?? "");
-  at("enter-token").hidden = !closed;
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
 }
 
-const shownView = () => VIEWS[shown.kind];
-
-// Only visible lists are polled.
-const listed = () => Object.entries(VIEWS).filter(([kind]) => shown.kind === null || kind === shown.kind).map(([, one]) => one.list);
-
-function route() {
-  const [, kind = null, encoded] = location.hash.match(/^#\/(queue|orchestration)\/(.+)$/) ?? [];
-  const name = encoded === undefined ? null : decoded(encoded);
-  if (name === shown.name && kind === shown.kind) return;
-  const left = shown;
-  shown = { kind, name };
-  // Queues are not polled in this view.
-  if (kind === "orchestration") interrupt();
-  at("main").dataset.view = kind ?? "home";
-  document.title = name === null ? "Holdfast" : `${name} · Holdfast`;
-  for (const [one, { view, list }] of Object.entries(VIEWS)) {
-    if (one === kind) view.open(name);
-    else view.close();
-    list.mark(one === kind ? name : null);
-  }
-  moveFocus(left);
+function Bar({ chosen, health, onForget }) {
+  const { value: status } = useLive(async () => {
+    const answer = await get("status");
+    setSession(answer);
+    return answer;
+  }, []);
+  const session = useSession();
+  const [state, good] = stateOf(health, status);
+  const whose = session.tenant && session.tenant !== "default" ? `tenant ${session.tenant} · ` : "";
+  const role = session.known && session.role !== "operator" ? `${session.role} · ` : "";
+  const up = status && span(Math.max(0, now() - Date.parse(status.started_at)) / 1000);
+  const forget = () => {
+    token.forget();
+    onForget();
+  };
+  return html`<header class="bar">
+    <a class="brand" href="#/"><img src="page/favicon.svg" alt="" width="26" height="26" /><h1>Holdfast</h1></a>
+    <nav aria-label="Views">${Object.entries(VIEWS).map(([kind, { text }]) => html`
+      <a key=${kind} href=${`#/${kind === "overview" ? "" : kind}`} aria-current=${kind === chosen ? "page" : undefined}>${text}</a>`)}</nav>
+    <p class=${`state ${good ? "good" : health.problem ? "bad" : ""}`} role="status">${state}</p>
+    <p class="facts">${whose}${role}${status && html`<span title=${`up ${up}`}>${status.host} host · ${status.version}</span>`}</p>
+    ${token.held && html`<button class="plain small" type="button" onClick=${forget}>Forget the token</button>`}
+  </header>`;
 }
 
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+function stateOf(health, status) {
+  if (health.closed) return ["token needed", false];
+  if (!status) return [health.problem ? "not connected" : "connecting…", false];
+  if (!health.reached) return ["not connected", false];
+  return status.ready ? ["ready", true] : [`not ready: ${status.reason}`, false];
 }
 
-// On narrow screens the list is hidden by the details, and with it the focused element.
-function moveFocus(left) {
-  const here = shownView();
-  if (here && getComputedStyle(at(here.card)).display === "none") at(here.title).focus();
-  else if (!here && left.kind) VIEWS[left.kind].list.rowOf(left.name)?.focus();
-  if (here && at(here.article).contains(document.activeElement)) scrollTo(0, 0);
+function Trouble({ health, onEnter }) {
+  const bad = tenant !== null && !tenant ? "The tenant in the address is empty." : health.problem;
+  return bad && html`<div class="problem top" role="alert"><span>${bad}</span>
+    ${health.closed && html`<button class="small" type="button" onClick=${onEnter}>Enter a token</button>`}</div>`;
 }
 
-server.begin();
-for (const { view, list } of Object.values(VIEWS)) {
-  list.begin(follower);
-  view.begin(follower);
-}
-tokenDialog.begin({
-  onEntered: () => follower.resume(),
-  // Also removes all data shown.
-  onForgotten: () => location.reload(),
-});
-document.addEventListener("visibilitychange", () => document.hidden && interrupt());
-addEventListener("hashchange", () => {
-  route();
-  follower.now();
-});
-route();
-follower.now();
+render(html`<${Page} />`, document.getElementById("page"));

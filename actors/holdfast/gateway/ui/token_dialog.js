@@ -1,38 +1,30 @@
 // The dialog for the token, which is kept for this tab only.
 import { token } from "./api.js";
-import { at, tell } from "./dom.js";
+import { html, useLayoutEffect, useRef, useState } from "./view.js";
 
-let entered;
-
-export function ask(refused) {
-  tell(at("token-answer"), refused ? "The server does not accept this token." : "", true);
-  if (refused) token.forget();
-  at("forget-token").hidden = true;
-  at("token-value").value = "";
-  if (!at("token").open) at("token").showModal();
-}
-
-function enter(event) {
-  event.preventDefault();
-  const value = at("token-value").value.trim();
-  if (!/^[\x21-\x7e]+$/.test(value)) {
-    tell(at("token-answer"), "A token has visible ASCII characters only, without spaces.", true);
-    return;
-  }
-  token.keep(value);
-  at("token").close();
-  at("forget-token").hidden = false;
-  entered();
-}
-
-export function begin({ onEntered, onForgotten }) {
-  entered = onEntered;
-  at("forget-token").hidden = !token.held;
-  at("forget-token").addEventListener("click", () => {
-    token.forget();
-    onForgotten();
-  });
-  at("enter-token").addEventListener("click", () => ask(false));
-  at("token-cancel").addEventListener("click", () => at("token").close());
-  at("token-form").addEventListener("submit", enter);
+export function TokenDialog({ refused, onEntered, onCancel }) {
+  const dialog = useRef();
+  const [said, say] = useState(refused ? "The server does not accept this token." : "");
+  useLayoutEffect(() => {
+    if (refused) token.forget();
+    dialog.current.showModal();
+  }, []);
+  const enter = (event) => {
+    event.preventDefault();
+    const value = new FormData(event.target).get("token").trim();
+    if (!/^[\x21-\x7e]+$/.test(value)) {
+      say("A token has visible ASCII characters only, without spaces.");
+      return;
+    }
+    token.keep(value);
+    onEntered();
+  };
+  return html`<dialog ref=${dialog} aria-labelledby="token-title" onClose=${onCancel}><form onSubmit=${enter}>
+    <h2 id="token-title">This server requires a token</h2>
+    <p class="quiet">Enter the token that the server was started with (<code>--token</code> or
+      <code> HOLDFAST_TOKEN</code>) or one of its token file. It is kept until this tab is closed.</p>
+    <label>Token <input name="token" type="password" autocomplete="off" autocapitalize="off" spellcheck=${false} required /></label>
+    <output class="outcome bad" role="alert">${said}</output>
+    <div class="row"><button>Use it</button><button class="plain" type="button" onClick=${onCancel}>Not now</button></div>
+  </form></dialog>`;
 }

@@ -1,14 +1,11 @@
-// The history as sentences: each event with its time since the start and its duration.
-import { el } from "./dom.js";
-import { payload } from "./items.js";
-import { moment, span } from "./format.js";
+// The history as sentences: each event with its time since the start.
+import { moment, precise } from "../format.js";
+import { Payload } from "../parts.js";
+import { html } from "../view.js";
+import { Failure } from "./failure.js";
 
-const KINDS = {
-  PENDING: "quiet", RUNNING: "under-way", SUSPENDED: "paused", BLOCKED: "bad", COMPLETED: "good", FAILED: "bad",
-  CANCELLED: "paused",
-};
 // Fields that every event has or that its sentence already shows.
-const HIDDEN_FIELDS = new Set(["type", "seq", "execution_id", "timestamp", "scheduled_seq"]);
+const HIDDEN_FIELDS = new Set(["type", "seq", "execution_id", "timestamp", "scheduled_seq", "error"]);
 const PREVIEW = 100;
 
 const because = (reason) => (reason ? `: ${reason}` : "");
@@ -49,59 +46,29 @@ const EVENTS = {
   OrchestrationCancelled: ({ reason }) => ["paused", `Cancelled${because(reason)}`],
 };
 
-// Returns the names of the events that the instance awaits.
-export function awaited(events) {
-  const answered = new Set(events.map((event) => event.scheduled_seq));
-  return events.filter(({ type, seq }) => type === "EventSubscribed" && !answered.has(seq)).map((event) => event.name);
+const after = (event, scheduled) =>
+  (scheduled ? ` after ${precise(new Date(event.timestamp) - new Date(scheduled.timestamp))}` : "");
+
+export function History({ found, events }) {
+  const bySeq = new Map(events.map((event) => [event.seq, event]));
+  const began = Date.parse(found.created_at);
+  return html`<ol class="timeline">${events.map((event) =>
+    html`<${Row} key=${`${event.execution_id} ${event.seq}`} event=${event} scheduled=${bySeq.get(event.scheduled_seq)} began=${began} />`)}</ol>`;
 }
 
-export const eventKey = (event) => `${event.execution_id} ${event.seq}`;
-
-// Makes a row for `keep`. `of` returns a loaded event by its number; `began` is the start of the instance.
-export function eventRow(event, of, began) {
-  const at = new Date(event.timestamp);
-  const sentence = el("span", { class: "sentence" });
-  const line = [
-    el("span", { class: "dot" }), sentence, el("code", {}, preview(event)),
-    el("time", { datetime: event.timestamp, title: moment(at) }, `+${precise(at - began)}`),
-  ];
-  const row = el("li", {}, unfolding(event, line));
-  return [row, () => {
-    const [kind, text] = (EVENTS[event.type] ?? (() => ["", event.type]))(event, of(event.scheduled_seq));
-    row.className = kind;
-    if (sentence.textContent !== text) sentence.textContent = text;
-  }];
-}
-
-function unfolding(event, line) {
+function Row({ event, scheduled, began }) {
+  const [kind, text] = (EVENTS[event.type] ?? (() => ["", event.type]))(event, scheduled);
   const fields = Object.entries(event).filter(([name, value]) => !HIDDEN_FIELDS.has(name) && value !== null);
-  if (fields.length === 0) return el("div", { class: "event" }, ...line);
-  const body = el("div", { class: "item-body" });
-  const unfolded = el("details", {}, el("summary", { class: "event" }, ...line), body);
-  unfolded.addEventListener("toggle", () => unfolded.open && body.replaceChildren(payload(Object.fromEntries(fields))));
-  return unfolded;
+  const line = html`<span class="dot"></span><span class="sentence">${text}</span><code>${preview(event)}</code>
+    <time datetime=${event.timestamp} title=${moment(new Date(event.timestamp))}>+${precise(Date.parse(event.timestamp) - began)}</time>`;
+  if (fields.length === 0 && !event.error) return html`<li class=${kind}><div class="event">${line}</div></li>`;
+  return html`<li class=${kind}><details><summary class="event">${line}</summary><div class="item-body">
+    ${event.error && html`<${Failure} error=${event.error} />`}
+    ${fields.length > 0 && html`<${Payload} value=${Object.fromEntries(fields)} name=${event.type} />`}</div></details></li>`;
 }
 
 // The orchestration's own input has a card beside the history.
 function preview({ type, input, data, result }) {
   const value = type === "OrchestrationStarted" ? null : input ?? data ?? result ?? null;
   return value === null ? "" : JSON.stringify(value).slice(0, PREVIEW);
-}
-
-const after = (event, scheduled) =>
-  (scheduled ? ` after ${precise(new Date(event.timestamp) - new Date(scheduled.timestamp))}` : "");
-
-// Short durations with fractions of a second.
-export function precise(milliseconds) {
-  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
-  return milliseconds < 10_000 ? `${(milliseconds / 1000).toFixed(1)} s` : span(milliseconds / 1000);
-}
-
-// A coloured label with the status.
-export function badge() {
-  const element = el("span", { class: "badge" });
-  return { element, draw(status) {
-    element.textContent = status.toLowerCase();
-    element.className = `badge ${KINDS[status] ?? ""}`;
-  } };
 }

@@ -1,0 +1,94 @@
+"""An app with the things that the page shows: retries, children, waits, requests, tags, failures, kinds of input."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from holdfast import App, Context, Retry
+
+app = App()
+
+HTML = '<img src=x onerror="window.stolen = 1"><script>window.stolen = 1</script><b>bold</b>'
+
+
+class Order(BaseModel):
+    customer: str = Field(description="Who ordered it.")
+    many: int = 1
+    speed: Literal["slow", "fast"] = "slow"
+    gift: bool = False
+    note: str | None = None
+    lines: list[str] = []
+
+
+_attempts: dict[str, int] = {}
+
+
+@app.activity
+def fails_once(key: str) -> str:
+    _attempts[key] = _attempts.get(key, 0) + 1
+    if _attempts[key] == 1:
+        raise ConnectionError(f"refused {HTML}")
+    return "done"
+
+
+@app.activity
+def fails(customer: str) -> str:
+    try:
+        raise KeyError(customer)
+    except KeyError as error:
+        raise ValueError(f"no customer {customer}") from error
+
+
+@app.activity
+async def hold(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.orchestration
+async def part(ctx: Context, name: str) -> str:
+    return f"{name} is ready"
+
+
+@app.orchestration(mailboxes=["notes"], requests=["add-line"])
+async def cart(ctx: Context, order: Order) -> list[str]:
+    """Waits for requests until a line is called "end"."""
+    ctx.set_tags({"customer": order.customer})
+    retry = Retry(max_attempts=3, first_delay=0.01)
+    await asyncio.gather(ctx.call(fails_once, ctx.instance_id, retry=retry), ctx.sub(part, "wheel"))
+    lines: list[str] = []
+    while "end" not in lines:
+        request = await ctx.request("add-line", str)
+        if request.data in lines:
+            request.reject(f"{request.data} is there")
+        else:
+            lines.append(request.data)
+            request.reply({"lines": len(lines)})
+    return lines
+
+
+@app.orchestration
+async def travel(ctx: Context, order: Order) -> None:
+    """Books several things at once, one of them at the second attempt, and waits for a person."""
+    ctx.set_tags({"customer": order.customer, "team": "blue"})
+    flight = ctx.call(fails_once, f"{ctx.instance_id} flight", retry=Retry(first_delay=0.8))
+    await asyncio.gather(flight, ctx.call(hold, 1.4), ctx.sub(part, "hotel"), ctx.call(hold, 0.9))
+    ctx.set_status("waits for the traveller")
+    async with asyncio.timeout(86400):
+        await ctx.event("confirmed")
+
+
+@app.orchestration
+async def failing(ctx: Context, order: Order) -> str:
+    return await ctx.call(fails, order.customer)
+
+
+@app.orchestration
+async def holding(ctx: Context, seconds: float) -> None:
+    await ctx.call(hold, seconds)
+
+
+@app.orchestration
+async def report(ctx: Context, order: Order | None) -> None: ...
