@@ -27,6 +27,9 @@ from holdfast.gateway.dapr_api.invocation import ServiceInvocation
 from holdfast.gateway.dapr_api.metadata import SidecarMetadata
 from holdfast.gateway.dapr_api.parts import SidecarParts
 from holdfast.gateway.dapr_api.sidecar import SidecarApi
+from holdfast.gateway.events import route as events
+from holdfast.gateway.events.route import Topics
+from holdfast.gateway.events.watches import Watches
 from holdfast.gateway.idempotency import Idempotency
 from holdfast.gateway.inspection import Inspection
 from holdfast.gateway.metrics import endpoint as metrics
@@ -165,7 +168,10 @@ def create_gateway(
     idempotency = Idempotency(host.client, quotas, alone=isinstance(host, InProcessHost))
     schedules = Schedules(host.client)
     inspection = Inspection()
-    samples = QueueSamples(QueueStats(host.client, alone=isinstance(host, InProcessHost)).take)
+    queue_stats = QueueStats(host.client, alone=isinstance(host, InProcessHost))
+    samples = QueueSamples(queue_stats.take)
+    watches = Watches(Topics(host.client, queue_stats, queues.stats_of).look)
+    events.install(app, watches)
     audit = AuditLog()
     routes = (queues, orchestrations, requests, lists, bulk, idempotency, schedules, inspection, samples)
     endpoints = Endpoints([endpoint for part in routes for endpoint in part.endpoints()], audit)
@@ -194,6 +200,7 @@ def create_gateway(
     def begin_stop() -> None:
         stopping.set()
         waits.begin_stop()
+        watches.begin_stop()
         queues.begin_stop()
 
     sidecar = None

@@ -87,7 +87,7 @@ async def open_page(browser: Browser) -> AsyncIterator[Callable[..., Awaitable[V
         page.on("request", lambda request: visit.requests.append(request.url))
         page.on("pageerror", lambda error: visit.complaints.append(str(error)))
         page.on("console", visit.hear)
-        await page.goto(f"{server.url}{where}")
+        await page.goto(where if where == "about:blank" else f"{server.url}{where}")
         return visit
 
     yield open_one

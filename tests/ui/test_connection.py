@@ -64,6 +64,26 @@ async def test_a_hidden_page_asks_for_nothing(
     assert len(visit.requests) > asked
 
 
+async def test_changes_arrive_as_events_and_by_polling_without_them(
+    server: Server, open_page: Callable[..., Awaitable[Visit]], queue: str
+) -> None:
+    visit = await open_page(server, "/#/queues")
+    page = visit.page
+    await expect(page.locator("tbody tr, .empty").first).to_be_visible()
+    # From now on, only an event makes the page look.
+    await page.evaluate("window.setTimeout = () => 0")
+    await server.push(queue, 1)
+    await expect(page.get_by_role("link", name=queue, exact=True)).to_be_visible()
+
+    visit = await open_page(server, "about:blank")
+    visit.expected |= {"429"}
+    await visit.page.route("**/events?*", lambda route: route.fulfill(status=429, json={"message": "Too many."}))
+    await visit.page.goto(f"{server.url}/#/queue/{queue}")
+    await expect(visit.page.locator(".peek li")).to_have_count(1)
+    await server.push(queue, 2)
+    await expect(visit.page.locator(".peek li")).to_have_count(2)
+
+
 async def _set_hidden(page: Page, hidden: bool) -> None:
     await page.evaluate(
         """(hidden) => {

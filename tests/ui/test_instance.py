@@ -48,13 +48,12 @@ async def test_steps_are_bars_with_retries_and_children_and_requests_are_answere
     await expect(page.locator(".waiting")).to_contain_text("request add-line")
     await page.get_by_role("button", name="Send a request").click()
     await expect(page.get_by_label("Request", exact=True)).to_have_value("add-line")
-    for _ in range(2):
+    for said in ('Reply: {"lines":1}', "oar is there"):
+        if not await page.get_by_label("Data, as JSON").is_visible():
+            await page.get_by_role("button", name="Send a request").click()
         await page.get_by_label("Data, as JSON").fill('"oar"')
         await page.get_by_role("button", name="Send it").click()
-        if not await page.locator(".outcome.bad").count():
-            await expect(page.locator(".outcome").first).to_have_text('Reply: {"lines":1}')
-            await page.get_by_role("button", name="Send a request").click()
-    await expect(page.locator(".outcome.bad")).to_have_text("oar is there")
+        await expect(page.locator(".outcome").first).to_have_text(said)
     await page.get_by_label("Data, as JSON").fill('"end"')
     await page.get_by_role("button", name="Send it").click()
     await expect(page.locator(".now")).to_have_text("completed")
@@ -170,7 +169,9 @@ async def test_a_blocked_one_says_why_and_offers_what_is_possible(
             await server.order(name, "rope", total=TO_BE_APPROVED)
         await server.call("POST", "/orchestrations/suspended/suspend", {})
     async with Server(tmp_path, apps=["examples.counter:app"]) as server:
-        page = (await open_page(server)).page
+        visit = await open_page(server)
+        visit.expected.add("net::ERR_")  # the server ends before the page
+        page = visit.page
         await expect(page.locator(".attention li")).to_have_count(2)
         for name, offered, other in (("suspended", "Resume", "Suspend"), ("running", "Suspend", "Resume")):
             await page.goto(f"{server.url}/#/orchestration/{name}")

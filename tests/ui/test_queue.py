@@ -200,7 +200,8 @@ async def test_items_are_fetched_again_only_when_the_queue_changed(server: Serve
     await expect(page.locator(".peek li")).to_have_count(3)
     looks = len([url for url in visit.requests if url.endswith(f"/queue/{queue}")])
     while len([url for url in visit.requests if url.endswith(f"/queue/{queue}")]) < looks + 2:
-        await page.wait_for_event("requestfinished")
+        async with page.expect_response(f"**/queue/{queue}"):
+            await page.evaluate("dispatchEvent(new Event('online'))")
     assert len([url for url in visit.requests if "/peek" in url]) == 1
     await server.push(queue, "another", priority=3)
     await expect(page.locator(".peek li")).to_have_count(4)

@@ -76,7 +76,8 @@ async def test_names_that_would_lead_elsewhere_are_refused_in_words(
     await expect(visit.page.locator("main .problem").first).to_be_visible()
     asked = {url.removeprefix(server.url) for url in visit.requests} - {*page_files.FILES, "/status"}
     assert all(
-        path.startswith("/samples?queue=") or re.fullmatch("/queue/[^/]+(/dead-letters.*)?", path) for path in asked
+        path.startswith(("/samples?queue=", "/events?topic=")) or re.fullmatch("/queue/[^/]+(/dead-letters.*)?", path)
+        for path in asked
     )
 
 

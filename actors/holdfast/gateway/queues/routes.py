@@ -210,7 +210,7 @@ class Queues:
         return raise_for_refusal(await self._partitions.complete(queue, requests.Complete.parse(data).ids))
 
     async def stats(self, call: HttpRequest) -> Answer:
-        return await self._stats(_queue_id(call))
+        return await self.stats_of(_queue_id(call))
 
     async def delete(self, call: HttpRequest) -> Answer:
         return await self._deletion.delete(_queue_id(call), force=call.query(DeleteQuery).force)
@@ -316,7 +316,8 @@ class Queues:
     async def _ask_all(self, queue: str, method: str, data: bytes = b"null") -> list[Answer]:
         return [raise_for_refusal(answer) for answer in await self._partitions.call_all(queue, method, data)]
 
-    async def _stats(self, queue: str) -> Answer:
+    async def stats_of(self, queue: str) -> Answer:
+        """Returns the statistics of a queue."""
         answers = await self._ask_all(queue, "Stats")
         return views.stats(answers) | {"dead_letters": await self._count_dead_letters(queue, answers)}
 

@@ -48,18 +48,23 @@ export const post = (where, text = "") => ask("POST", where, text);
 export const put = (where, text) => ask("PUT", where, text);
 export const remove = (where) => ask("DELETE", where);
 
-export async function ask(method, where, text) {
+// The headers that say who calls.
+export function headers() {
   // fetch would reject it as a header value; other invalid names are refused by the server.
   if (tenant && /[^\x21-\x7e]/.test(tenant)) throw new Refused(400, { message: "This is not a valid tenant name." });
-  const headers = {
+  return {
     ...(token.held && { Authorization: `Bearer ${token.held}` }),
     ...(tenant && { "Holdfast-Tenant": tenant }),
   };
+}
+
+export async function ask(method, where, text) {
+  const identity = headers();
   let answer;
   let received;
   try {
     answer = await fetch(where, {
-      method, headers, body: text || undefined, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS),
+      method, headers: identity, body: text || undefined, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     received = await answer.text();
   } catch (error) {

@@ -1,14 +1,20 @@
-// Keeps what is shown up to date. Each look fetches one part of a view; looks are repeated while the page is visible,
-// less often when answers are slow, backing off while they fail.
+// Keeps what is shown up to date. Each look fetches one part of a view; looks are repeated when the server's events say
+// that their topics have changed, and at intervals while the page is visible: less often when answers are slow, backing
+// off while they fail.
 import { Refused, Unreachable } from "./api.js";
+import { Events } from "./events.js";
 import { useEffect, useRef, useState } from "./view.js";
 
 const EVERY_MS = 2000;
+// While events arrive, for what has no events.
+const EVERY_WITH_EVENTS_MS = 10000;
 const AT_MOST_MS = 15000;
 // At most one part in this many of the time is spent waiting for answers.
 const SHARE = 10;
 
-const looks = new Set();
+// Each look with its topics.
+const looks = new Map();
+const events = new Events((changed) => refresh(changed));
 const listeners = new Set();
 let health = { reached: false, problem: null, closed: false };
 let timer;
@@ -33,9 +39,9 @@ export function useHealth() {
   return shown;
 }
 
-// Looks at everything at once; if a look is in progress, once more after it.
-export async function refresh() {
-  if (stopped) return;
+// Looks at everything at once, or at the given topics; if a look is in progress, at everything once more after it.
+export async function refresh(changed) {
+  if (stopped || document.hidden) return;
   clearTimeout(timer);
   if (looking) {
     again = true;
@@ -46,13 +52,16 @@ export async function refresh() {
   let errors;
   do {
     again = false;
-    errors = (await Promise.all([...looks].map((look) => look()))).filter(Boolean);
+    const wanted = [...looks].filter(([, topics]) => !changed || topics.some((topic) => changed.has(topic)));
+    changed = undefined;
+    errors = (await Promise.all(wanted.map(([look]) => look()))).filter(Boolean);
   } while (again && !stopped);
   looking = false;
   report(errors);
   failures = errors.length ? failures + 1 : 0;
-  const pause = Math.max(EVERY_MS * 2 ** Math.min(failures, 2), SHARE * (performance.now() - start));
-  if (!document.hidden && !stopped) timer = setTimeout(refresh, Math.min(pause, AT_MOST_MS));
+  const every = events.open ? EVERY_WITH_EVENTS_MS : EVERY_MS;
+  const pause = Math.max(every * 2 ** Math.min(failures, 2), SHARE * (performance.now() - start));
+  if (!document.hidden && !stopped) timer = setTimeout(() => refresh(), Math.min(pause, AT_MOST_MS));
 }
 
 function report(errors) {
@@ -61,6 +70,7 @@ function report(errors) {
   if (closed) {
     stopped = true;
     clearTimeout(timer);
+    events.stop();
   }
   const problem = unreachable ? `${unreachable.reason}, retrying` : errors[0]?.message ?? null;
   setHealth({ reached: !unreachable, problem: closed ? "This server requires a token." : problem, closed });
@@ -71,16 +81,27 @@ function report(errors) {
 export function resume() {
   stopped = false;
   setHealth({ ...health, problem: null, closed: false });
+  watch();
   return refresh();
 }
 
-document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : refresh()));
-addEventListener("online", refresh);
+// A hidden page needs no connection, of which a browser has only a few for each server.
+function watch() {
+  if (stopped || document.hidden) events.stop();
+  else events.watch([...looks.values()].flat());
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) clearTimeout(timer);
+  else refresh();
+  watch();
+});
+addEventListener("online", () => refresh());
 
 // Loads a value, and again whenever it may have changed. Returns {value, error}: a refusal of this one look is shown
 // by its view, and the rest of the page keeps working. With other `inputs` the old value stays until the new one is
-// there; give the component another key where it must not.
-export function useLive(load, inputs) {
+// there; give the component another key where it must not. `topics` are the server's names of what it shows.
+export function useLive(load, inputs, topics = []) {
   const [shown, set] = useState({ value: null, error: null });
   const current = useRef(load);
   current.current = load;
@@ -97,11 +118,14 @@ export function useLive(load, inputs) {
       }
       return null;
     };
-    looks.add(look);
+    looks.set(look, topics);
     refresh();
+    // The views of one change of the address come and go together.
+    setTimeout(watch);
     return () => {
       gone = true;
       looks.delete(look);
+      setTimeout(watch);
     };
   }, inputs);
   return shown;

@@ -16,7 +16,7 @@ const CALLS = {
 
 export function DeadLetters({ queue, target, many, holds }) {
   const [pages, setPages] = useState(1);
-  const { value, error } = useLive(() => load(queue, many > 0 || holds ? pages : 0), [pages, many]);
+  const { value, error } = useLive(() => load(queue, many > 0 || holds ? pages : 0), [pages, many], [`queue:${queue}`]);
   const letters = value?.letters ?? [];
   const [chosen, setChosen] = useState(new Set());
   const [asked, setAsked] = useState(null);

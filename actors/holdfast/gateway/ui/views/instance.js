@@ -19,7 +19,7 @@ const BACK = { to: "#/orchestrations", text: "All orchestrations" };
 export function Instance({ id }) {
   const [wanted, setWanted] = useState(EVENTS_SHOWN);
   const kept = useRef({ of: "", events: new Map() });
-  const { value, error } = useLive(() => load(id, wanted, kept.current), [wanted]);
+  const { value, error } = useLive(() => load(id, wanted, kept.current), [wanted], [`instance:${id}`]);
   const found = value?.found ?? null;
   return html`<article class="view" aria-label=${id}>
     <${Title} back=${BACK}>${id}<//>

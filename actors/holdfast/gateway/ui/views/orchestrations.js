@@ -93,7 +93,7 @@ function Filters({ given }) {
 function List({ given, wanted }) {
   const [pages, setPages] = useState(1);
   const [chosen, setChosen] = useState(new Set());
-  const { value, error } = useLive(() => load(given, pages), [pages]);
+  const { value, error } = useLive(() => load(given, pages), [pages], ["instances"]);
   const operates = useMay("operator");
   if (!value) return html`<${Problem} error=${error} />`;
   const { found, more } = value;

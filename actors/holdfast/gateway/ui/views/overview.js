@@ -17,7 +17,7 @@ const ALARMS = new Set(["FAILED", "BLOCKED"]);
 const RATE_SAMPLES = 6;
 
 export function Overview() {
-  const counts = useLive(() => get("orchestrations/counts"), []);
+  const counts = useLive(() => get("orchestrations/counts"), [], ["instances"]);
   return html`<${Title}>Overview<//>
     <${Problem} error=${counts.error} />
     <${Counts} counts=${counts.value?.counts} />
@@ -41,14 +41,14 @@ function Attention({ counts }) {
   const { value } = useLive(async () => {
     const lists = await Promise.all(["BLOCKED", "FAILED"].map((status) => get(`orchestrations?limit=${SHOWN}&status=${status}`)));
     return lists.flatMap((answer) => answer.orchestrations);
-  }, []);
+  }, [], ["instances"]);
   const side = many > SHOWN && html`<a href=${toInstances({ status: "FAILED" })}>All that failed</a>`;
   return html`<${Card} title="Needs attention" name="attention" side=${side}>
     ${value?.length ? html`<${Instances} found=${value} />` : value && html`<p class="empty">Nothing has failed, and nothing is blocked.</p>`}<//>`;
 }
 
 function Oldest() {
-  const { value } = useLive(() => get(`orchestrations?limit=${SHOWN}&order=oldest&status=RUNNING`), []);
+  const { value } = useLive(() => get(`orchestrations?limit=${SHOWN}&order=oldest&status=RUNNING`), [], ["instances"]);
   if (!value) return null;
   return html`<${Card} title="Running longest" name="oldest">${value.orchestrations.length
     ? html`<${Instances} found=${value.orchestrations} />`
@@ -72,7 +72,7 @@ function Flow() {
 }
 
 function DeadLetters() {
-  const { value } = useLive(() => loadQueues(QUEUES), []);
+  const { value } = useLive(() => loadQueues(QUEUES), [], ["queues"]);
   if (!value) return null;
   const holding = value.found.filter((one) => one.dead_letters > 0).sort((one, other) => other.dead_letters - one.dead_letters);
   return html`<${Card} title="Dead letters" name="dead">${holding.length ? html`<ul class="rows">${holding.slice(0, SHOWN).map((one) => html`
@@ -81,7 +81,7 @@ function DeadLetters() {
 }
 
 function WorkersNow() {
-  const { value } = useLive(() => get("workers"), []);
+  const { value } = useLive(() => get("workers"), [], ["instances"]);
   if (!value) return null;
   const running = value.workers.reduce((sum, one) => sum + one.running_count, 0);
   return html`<${Card} title="Workers" name="workers" side=${html`<a href="#/workers">All</a>`}>

@@ -22,7 +22,7 @@ const EXTEND_SECONDS = 60;
 export function Queue({ name }) {
   const [peek, setPeek] = useState(PEEKS[0]);
   const kept = useRef({ seen: null });
-  const { value, error } = useLive(() => load(name, peek, kept.current), [peek]);
+  const { value, error } = useLive(() => load(name, peek, kept.current), [peek], [`queue:${name}`]);
   return html`<article class="view" aria-label=${name}>
     <${Title} back=${BACK}>${name}<//>
     <${QueueActions} queue=${name} stats=${value?.stats} />

@@ -34,7 +34,7 @@ async function load(wanted) {
 export function Queues() {
   const [pages, setPages] = useState(1);
   const [wanted, setWanted] = useState("");
-  const { value, error } = useLive(() => load(pages * PAGE), [pages]);
+  const { value, error } = useLive(() => load(pages * PAGE), [pages], ["queues"]);
   const open = (event) => {
     event.preventDefault();
     if (wanted.trim()) location.hash = toQueue(wanted.trim());

@@ -1,0 +1,1 @@
+"""``GET /events``: which things have changed, as server-sent events."""
