@@ -40,9 +40,14 @@ def command(folder: Path) -> list[str | Path]:
 
 
 def ensure() -> tuple[Node, Path]:
-    """Returns Node.js and the folder of the packages. Raises ComponentMissing."""
+    """Returns Node.js and the folder of the client's packages. Raises ComponentMissing."""
+    return packages("javascript", SOURCE)
+
+
+def packages(name: str, source: Path) -> tuple[Node, Path]:
+    """Returns Node.js and the folder of the packages that `source` locks. Raises ComponentMissing."""
     node = find_node()
-    inputs = [SOURCE / "package.json", SOURCE / "package-lock.json"]
+    inputs = [source / "package.json", source / "package-lock.json"]
 
     def build(made: Path) -> None:
         for file in inputs:
@@ -53,11 +58,11 @@ def ensure() -> tuple[Node, Path]:
             [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
             made,
             {**os.environ, "PATH": path},
-            f"The packages of {SOURCE / 'package-lock.json'} could not be installed: npm needs a registry that it can "
+            f"The packages of {source / 'package-lock.json'} could not be installed: npm needs a registry that it can "
             "reach, as `npm config get registry` shows it.",
         )
 
-    return node, built_once("javascript", inputs, node.version.split(".")[0], build) / "node_modules"
+    return node, built_once(name, inputs, node.version.split(".")[0], build) / "node_modules"
 
 
 def find_node() -> Node:

@@ -35,9 +35,9 @@ function Row({ step, percent, end, ended }) {
   const took = precise((last.to ?? end) - first.from);
   const many = attempts > 1 ? `, ${attempts} attempts` : "";
   const due = step.due && state === "open" ? `, due ${moment(new Date(step.due))}` : "";
-  return html`<li class=${state}><details><summary
-      aria-label=${`${step.name}, ${step.kind}, ${WORDS[state]}${many}${due}, ${took}`}>
+  return html`<li class=${state}><details><summary>
     <span class="what"><b>${step.name}</b>${step.kind !== "earlier" && html` <small>${step.kind}${many}${due}</small>`}</span>
+    <span class="unseen">${WORDS[state]}</span>
     <span class="track">${step.parts.map((part) => {
       const shown = part.state === "open" && ended ? "dropped" : part.state;
       const [left, right] = [percent(part.from), percent(part.to ?? end)];
