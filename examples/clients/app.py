@@ -15,6 +15,11 @@ from holdfast import App, Context
 app = App()
 
 
+def sent(argument: Any) -> Any:
+    """Returns the argument of a call, which JavaScript's actor proxy sends in an array."""
+    return argument[0] if isinstance(argument, list) else argument
+
+
 class BasketInterface(ActorInterface):
     @actormethod(name="Add")
     async def add(self, line: dict[str, Any]) -> int: ...
@@ -41,7 +46,7 @@ class BasketActor(Actor, Remindable, BasketInterface):
 
     async def add(self, line: dict[str, Any]) -> int:
         """Adds a line and returns the number of lines."""
-        lines = [*await self.lines(), line]
+        lines = [*await self.lines(), sent(line)]
         await self._state_manager.set_state("lines", lines)
         return len(lines)
 
@@ -51,15 +56,16 @@ class BasketActor(Actor, Remindable, BasketInterface):
 
     async def remind(self, seconds: float) -> None:
         """Registers a reminder, which fires also after a restart."""
-        await self.register_reminder("reminder", b"", timedelta(seconds=seconds))
+        await self.register_reminder("reminder", b"", timedelta(seconds=sent(seconds)))
 
     async def watch(self, seconds: float) -> None:
         """Registers a timer, which fires while the actor is in memory."""
-        await self.register_timer("timer", self.on_timer, "timer", timedelta(seconds=seconds))
+        await self.register_timer("timer", self.on_timer, "timer", timedelta(seconds=sent(seconds)), None)
 
     async def fired(self) -> list[str]:
+        """Returns the names of what fired, in alphabetical order."""
         _, fired = await self._state_manager.try_get_state("fired")
-        return sorted(fired or [])
+        return fired or []
 
     async def clear(self) -> None:
         """Removes everything. Takes no argument and returns nothing."""
@@ -67,10 +73,14 @@ class BasketActor(Actor, Remindable, BasketInterface):
             await self._state_manager.try_remove_state(name)
 
     async def receive_reminder(self, name: str, state: bytes, due_time: Any, period: Any, ttl: Any = None) -> None:
-        await self._state_manager.set_state("fired", [*await self.fired(), name])
+        await self._fire(name)
 
     async def on_timer(self, name: str) -> None:
-        await self._state_manager.set_state("fired", [*await self.fired(), name])
+        await self._fire(name)
+
+    async def _fire(self, name: str) -> None:
+        # A reminder can fire twice.
+        await self._state_manager.set_state("fired", sorted({*await self.fired(), name}))
 
 
 @app.activity

@@ -5,15 +5,22 @@ from __future__ import annotations
 import sys
 
 from holdfast.errors import ComponentMissing
-from tests.sdks import javascript
+from tests.sdks import golang, java, javascript
 
 
 def main() -> None:
     try:
         node, _ = javascript.ensure()
+        go, _ = golang.ensure()
+        jdk, _ = java.ensure()
     except ComponentMissing as error:
         sys.exit(str(error))
-    print(f"{'node':<11}{node.version:<15} {node.program}")
+    for name, version, place in (
+        ("node", node.version, node.program),
+        ("go", go.version, go.program),
+        ("jdk", jdk.version, jdk.home),
+    ):
+        print(f"{name:<11}{version:<15} {place}")
 
 
 if __name__ == "__main__":

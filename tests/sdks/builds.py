@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = ROOT / "examples" / "clients"
 
-SECONDS_FOR_A_BUILD = 600
+SECONDS_FOR_A_BUILD = 1200
 
 
 def built_once(language: str, inputs: Iterable[Path], versions: str, build: Callable[[Path], None]) -> Path:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import ComponentMissing
-from tests.sdks import javascript
+from tests.sdks import golang, java, javascript
 from tests.support.stacks.served import APP_ID
 
 if TYPE_CHECKING:
@@ -36,10 +36,26 @@ COMPLETED ["oar is on its way","rope is on its way"]
 """
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_javascript(stack: ServedStack, tmp_path: Path, protocol: str) -> None:
-    output = said(stack, [*prepared(javascript.command, tmp_path), protocol, APP_ID])
-    assert output == BY_APP_ID + BY_ACTOR_PROXY
+OWN_ACTOR = """\
+basket 1 oar
+fired reminder timer
+cleared 0
+"""
+
+#: What starts each client, and its arguments.
+CLIENTS: dict[str, tuple[Callable[[Path], list[str | Path]], list[str]]] = {
+    "javascript-http": (javascript.command, ["http", APP_ID]),
+    "javascript-grpc": (javascript.command, ["grpc", APP_ID]),
+    "go": (golang.command, [APP_ID]),
+    "java": (java.command, [APP_ID]),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_queues_orchestrations_and_an_own_actor(stack: ServedStack, tmp_path: Path, client: str) -> None:
+    command, arguments = CLIENTS[client]
+    output = said(stack, [*prepared(command, tmp_path), *arguments])
+    assert output == BY_APP_ID + BY_ACTOR_PROXY + OWN_ACTOR
 
 
 def prepared(command: Callable[[Path], list[str | Path]], folder: Path) -> list[str | Path]:

@@ -16,25 +16,28 @@ const client = new DaprClient({
   logger: { level: "error" },
 });
 
-async function byAppId(queue, instance) {
-  const call = (path, body) => client.invoker.invoke(appId, path, HttpMethod.POST, body);
+const post = (path, body) => client.invoker.invoke(appId, path, HttpMethod.POST, body);
 
-  await call(`queue/${queue}/push`, { item: { task_id: 123 }, priority: 2 });
+async function queueByAppId(queue) {
+  await post(`queue/${queue}/push`, { item: { task_id: 123 }, priority: 2 });
+  // Over gRPC, the SDK sends no query.
   const locked =
     protocol === "http"
-      ? await call(`queue/${queue}/pop?require_ack=true&ttl_seconds=60`)
-      : await actor(PushPopActor, queue).PopWithAck({ ttl_seconds: 60 }); // Over gRPC, the SDK sends no query.
+      ? await post(`queue/${queue}/pop?require_ack=true&ttl_seconds=60`)
+      : await actor(PushPopActor, queue).PopWithAck({ ttl_seconds: 60 });
   console.log("items", JSON.stringify(locked.items));
 
-  // A refusal raises an error.
-  await call(`queue/${queue}/pop`).catch((error) => console.log("locked", statusOf(error)));
-  await call(`queue/${queue}/acknowledge`, { lock_id: "wrong" }).catch((error) =>
+  // A refusal is an error.
+  await post(`queue/${queue}/pop`).catch((error) => console.log("locked", statusOf(error)));
+  await post(`queue/${queue}/acknowledge`, { lock_id: "wrong" }).catch((error) =>
     console.log("wrong lock", statusOf(error)),
   );
-  const done = await call(`queue/${queue}/acknowledge`, { lock_id: locked.lock_id });
+  const done = await post(`queue/${queue}/acknowledge`, { lock_id: locked.lock_id });
   console.log("acknowledged", done.items_acknowledged);
+}
 
-  await call("orchestrations/order/start", { instance_id: instance, input: ["oar", "rope"] });
+async function orchestrationByAppId(instance) {
+  await post("orchestrations/order/start", { instance_id: instance, input: ["oar", "rope"] });
   const ended = await client.invoker.invoke(appId, `orchestrations/${instance}/wait`, HttpMethod.GET);
   console.log(ended.status, JSON.stringify(ended.output));
 }
@@ -47,11 +50,12 @@ function statusOf(error) {
 // The name of the class is the actor type, and each method that is called is a method of the actor.
 class PushPopActor {}
 class OrchestrationActor {}
+class BasketActor {} // in app.py
 
 const actor = (type, id) => new ActorProxyBuilder(type, client).build(new ActorId(id));
 
-async function byActorProxy(queueName, instance) {
-  const queue = actor(PushPopActor, queueName);
+async function queueByActorProxy(name) {
+  const queue = actor(PushPopActor, name);
   await queue.Push({ item: { task_id: 124 } });
   const locked = await queue.PopWithAck({ ttl_seconds: 60 });
   console.log("items", JSON.stringify(locked.items));
@@ -61,11 +65,28 @@ async function byActorProxy(queueName, instance) {
   console.log("wrong lock", (await queue.Acknowledge({ lock_id: "wrong" })).error_code);
   const done = await queue.Acknowledge({ lock_id: locked.lock_id });
   console.log("acknowledged", done.items_acknowledged);
+}
 
+async function orchestrationByActorProxy(instance) {
   const order = actor(OrchestrationActor, instance);
   await order.Start({ name: "order", input: ["oar", "rope"] });
   const ended = await until(() => order.Status(), (seen) => seen.status !== "RUNNING");
   console.log(ended.status, JSON.stringify(ended.output));
+}
+
+async function ownActor(name) {
+  const basket = actor(BasketActor, name);
+  const count = await basket.Add({ article: "oar" });
+  const [line] = await basket.Lines();
+  console.log("basket", count, line.article);
+
+  await basket.Remind(0.1);
+  await basket.Watch(0.1);
+  const fired = await until(() => basket.Fired(), (seen) => seen.length === 2);
+  console.log("fired", ...fired);
+
+  await basket.Clear();
+  console.log("cleared", (await basket.Lines()).length);
 }
 
 async function until(read, enough) {
@@ -77,7 +98,10 @@ async function until(read, enough) {
 }
 
 const id = randomUUID();
-await byAppId(`by-app-id-${id}`, `by-app-id-${id}`);
-await byActorProxy(`by-proxy-${id}`, `by-proxy-${id}`);
+await queueByAppId(`by-app-id-${id}`);
+await orchestrationByAppId(`by-app-id-${id}`);
+await queueByActorProxy(`by-proxy-${id}`);
+await orchestrationByActorProxy(`by-proxy-${id}`);
+await ownActor(`basket-${id}`);
 
 await client.stop();
