@@ -224,3 +224,21 @@ async def test_calls_with_the_sdk(tmp_path: Path, protocol: str) -> None:
         "[{'task_id': 124}]",
         "[{'every': '5m', 'at': '2026-01-01T00:00:00Z'}]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("language", "program"),
+    [("javascript", "javascript/client.js"), ("go", "go/main.go"), ("java", "java/src/main/java/Client.java")],
+)
+def test_calls_from_other_languages_are_parts_of_the_tested_clients(language: str, program: str) -> None:
+    """``tests/sdks`` runs the clients."""
+    shown = re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs/dapr.md").read_text("utf-8"), re.DOTALL)
+    client = (ROOT / "examples/clients" / program).read_text("utf-8")
+    for part in ("queue/", "PushPopActor"):
+        assert any(part in block for block in shown)
+    for block in shown:
+        assert without_indentation(block) in without_indentation(client)
+
+
+def without_indentation(code: str) -> str:
+    return "\n".join(line.strip() for line in code.splitlines())
