@@ -352,7 +352,7 @@ def _read_tables_nicely(url: str, over: Event, begun: Event) -> None:
 
 
 def _copy(file: str, over: Event, begun: Event) -> None:
-    from holdfast.spark.stores.sqlite import copy
+    from holdfast.state_store.sqlite_copy import copy
 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         while not over.is_set():

@@ -28,7 +28,7 @@ def restore(folder: Path) -> None:
     """Writes the golden store as the data folder of a server."""
     (folder / "data").mkdir(mode=0o700)
     database = sqlite3.connect(folder / "data" / "holdfast.db")
-    database.executescript(sqlite._SCHEMA)
+    database.executescript(sqlite.SCHEMA)
     for table, rows in GOLDEN["tables"].items():
         for row in rows:
             marks = ", ".join("?" * len(row))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.spark.stores.sqlite import copy
+from holdfast.state_store.sqlite_copy import copy
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -41,6 +41,7 @@ LAYERS = (
     ("holdfast.orchestration.actor",),
     ("holdfast.schedules.core",),
     ("holdfast.schedules",),
+    ("holdfast.state_store",),
     ("holdfast.app", "holdfast.client"),
     ("holdfast.worker",),
     ("holdfast.gateway",),

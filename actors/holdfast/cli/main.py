@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 
 #: Each command is a function of that name in a module of that name.
 COMMANDS = (
+    "backup",
     "dev",
     "doctor",
     "idempotency",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -13,13 +12,12 @@ import click
 
 from holdfast.cli import printing
 from holdfast.cli.options import option
+from holdfast.cli.progress import progress_bar
 from holdfast.cli.session import show_json
 from holdfast.cli.snapshot_tables import changed, kept
 from holdfast.errors import ComponentMissing, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from holdfast.spark.pipeline.manifest import Manifest
     from holdfast.spark.pipeline.pipeline import Taken, Work
 
@@ -109,7 +107,7 @@ def snapshot(
         os.umask(os.umask(_OTHERS) | _OTHERS)
     preflight.check(options, to, against)
     warnings: list[str] = []
-    with _progress() as progress, failures.in_one_sentence():
+    with progress_bar() as progress, failures.in_one_sentence():
         progress("Starting Spark" if not remote else "Connecting", 0, None)
         with spark_session(master=master, remote=remote) as spark:
             source = open_snapshot(
@@ -181,23 +179,3 @@ def _show_findings(manifest: Manifest) -> None:
         click.echo(f"Skipped: {printing.printable(skipped)}", err=True)
     for finding in manifest.findings:
         click.echo(f"Check failed: {printing.printable(finding)}", err=True)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Shows a progress bar on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description:<28}"), BarColumn(), TimeElapsedColumn())
-    # Through a copy of standard error, which itself is redirected while Java starts.
-    with (
-        os.fdopen(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w", encoding="utf-8") as terminal,
-        Progress(*columns, console=Console(file=terminal), disable=not terminal.isatty(), transient=True) as bar,
-    ):
-        task = bar.add_task("", total=None)
-
-        def report(doing: str, done: int, of: int | None) -> None:
-            bar.update(task, description=doing, completed=done, total=of)
-
-        yield report

@@ -18,7 +18,8 @@ from holdfast.spark.decode.run_length import can_be_packed, explode_runs, packed
 from holdfast.spark.source.options import MAX_PARTITIONS, Options
 from holdfast.spark.source.schemas import SCHEMAS, some_columns
 from holdfast.spark.stores.open import open_store
-from holdfast.spark.stores.sqlite import COPY, copy
+from holdfast.spark.stores.sqlite import COPY
+from holdfast.state_store.sqlite_copy import copy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-_SCHEMA = """
+#: The tables of Dapr's ``state.sqlite``.
+STATE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS metadata (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 -- The level daprd's own migrations would have reached: it opens this file as it is.
 INSERT OR IGNORE INTO metadata (key, value) VALUES ('migrations', '1');
@@ -37,6 +38,9 @@ CREATE TABLE IF NOT EXISTS state (
     expiration_time TIMESTAMP DEFAULT NULL,
     update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
+"""
+#: The same, and what the embedded host has beside them.
+SCHEMA = f"""{STATE_SCHEMA}
 CREATE TABLE IF NOT EXISTS holdfast_reminders (
     actor_type TEXT NOT NULL,
     actor_id TEXT NOT NULL,
@@ -264,7 +268,7 @@ class SqliteStorage:
             for pragma in pragmas:
                 connection.execute(pragma)
             if schema:
-                connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+                connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA}COMMIT;")
         except sqlite3.Error as error:
             raise StorageBroken(f"The data file {self._path} cannot be opened: {error}.") from error
         return connection

@@ -8,14 +8,13 @@ import os
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from holdfast.errors import InvalidRequest, Unavailable
 from holdfast.spark.stores.base import PASSED_BYTES, Range, Row, part_of_key, split
+from holdfast.state_store.sqlite_copy import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
@@ -29,10 +28,6 @@ _KEYS_AT_ONCE = 500
 _SAMPLES = 1024
 # The size of a row without its value.
 _ROW_BYTES = 100
-_TIMEOUT = 30.0
-# A copy writes this many pages at once, then pauses for this multiple of the time that took.
-_PAGES_AT_ONCE = 128
-_REST = 2.0
 # The longest time between the write of a row and its commit: there is one writer at a time.
 _LATE_SECONDS = 300
 
@@ -162,42 +157,6 @@ class SqliteStore:
             (part_of_key(self._options), step),
         )
         return [(rowid, step * float(size or 0)) for rowid, size in sampled]
-
-
-def connect(path: str, *, immutable: bool = False) -> sqlite3.Connection:
-    """Opens a file read-only."""
-    mode = "mode=ro&immutable=1" if immutable else "mode=ro"
-    return sqlite3.connect(
-        f"file:{quote(path)}?{mode}", uri=True, isolation_level=None, timeout=_TIMEOUT, check_same_thread=False
-    )
-
-
-def copy(path: str, to: Path) -> None:
-    """Copies one point in time of a file that is being written to, without blocking its writers."""
-    with contextlib.closing(connect(path)) as source, contextlib.closing(sqlite3.connect(to)) as target:
-        # The copy is not needed after a crash, and its syncs would delay those of the writers.
-        target.execute("PRAGMA synchronous = OFF")
-        [mode] = source.execute("PRAGMA journal_mode").fetchone()
-        if mode != "wal":
-            # Without pauses: it locks the file.
-            source.backup(target)
-            return
-        # In an open transaction: without one, every write would restart the copy.
-        source.execute("BEGIN")
-        source.execute("SELECT 1 FROM sqlite_master").fetchone()
-        source.backup(target, pages=_PAGES_AT_ONCE, progress=_Rest())
-
-
-class _Rest:
-    """Pauses after each step of a copy, to leave disk and processor to the writers."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __call__(self, status: int, remaining: int, total: int) -> None:
-        if remaining:
-            time.sleep(_REST * (time.perf_counter() - self._began))
-        self._began = time.perf_counter()
 
 
 def _glob(pattern: Pattern) -> str:
