@@ -21,9 +21,15 @@ class CounterInterface(ActorInterface):
     async def get(self) -> object: ...
 
 
+class KeeperInterface(ActorInterface):
+    @actormethod(name="nothing")
+    async def nothing(self) -> None: ...
+
+
 async def main(actor_id: str) -> None:
     counter = ActorProxy.create("Counter", ActorId(actor_id), CounterInterface)
-    answers = [await counter.Add(5), await counter.Get()]
+    keeper = ActorProxy.create("Keeper", ActorId(actor_id), KeeperInterface)
+    answers = [await keeper.nothing(), await counter.Add(5), await counter.Get()]
     answers.append(json.loads(await counter.invoke_method("Add", b"2")))
     try:
         await ActorProxy.create("Faulty", ActorId(actor_id)).invoke_method("refuse", b'"NOT_FOUND"')

@@ -37,6 +37,7 @@ def built_once(language: str, inputs: Iterable[Path], versions: str, build: Call
         # Other test processes wait here for the first.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
+            print(f"Getting what the {language} build needs, once. It is kept in {target}.", flush=True)
             with tempfile.TemporaryDirectory(prefix=f".{language}.", dir=parent) as scratch:
                 made = Path(scratch) / "made"
                 made.mkdir()
