@@ -113,6 +113,10 @@ async def test_streams_are_bounded_and_topics_checked(server: Server) -> None:
                 assert (answer.status, (await answer.json())["error_code"]) == (400, "INVALID_REQUEST")
         async with session.get(f"{url}?topic=queues") as answer:
             assert answer.status == 401
+        # An invocation by app id has to have an end.
+        invoked = f"{server.url}/v1.0/invoke/holdfast/method/events?topic=queues"
+        async with session.get(invoked, headers=OPS) as answer:
+            assert answer.status == 400
         opened = [await session.get(f"{url}?topic=queues", headers=ACME) for _ in range(40)]
         assert {answer.status for answer in opened} == {200}
         async with session.get(f"{url}?topic=queues", headers=ACME) as answer:

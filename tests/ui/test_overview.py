@@ -45,6 +45,7 @@ async def test_a_new_server_says_what_to_do_first_and_fills(
     await expect(page.locator(".workers li")).to_contain_text("held-1")
     await expect(page.get_by_role("img", name="Items in queues; now")).to_be_visible(timeout=60_000)
     await expect(page.get_by_role("img", name="Rates; now")).to_be_visible()
+    await expect(page.get_by_role("img", name="Age of the oldest waiting item; now")).to_be_visible()
     await counts.get_by_role("link", name="Failed 1").click()
     await expect(page.locator("tbody .name")).to_have_text("broken-1")
 

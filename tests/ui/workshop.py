@@ -47,6 +47,18 @@ async def hold(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
+@app.activity
+async def rent_car(customer: str) -> str:
+    await asyncio.sleep(1.3)
+    return f"a car for {customer}"
+
+
+@app.orchestration
+async def hotel(ctx: Context, customer: str) -> str:
+    await ctx.call(hold, 0.6)
+    return f"a room for {customer}"
+
+
 @app.orchestration
 async def part(ctx: Context, name: str) -> str:
     return f"{name} is ready"
@@ -73,8 +85,9 @@ async def cart(ctx: Context, order: Order) -> list[str]:
 async def travel(ctx: Context, order: Order) -> None:
     """Books several things at once, one of them at the second attempt, and waits for a person."""
     ctx.set_tags({"customer": order.customer, "team": "blue"})
+    await ctx.call(hold, 0.4)
     flight = ctx.call(fails_once, f"{ctx.instance_id} flight", retry=Retry(first_delay=0.8))
-    await asyncio.gather(flight, ctx.call(hold, 1.4), ctx.sub(part, "hotel"), ctx.call(hold, 0.9))
+    await asyncio.gather(flight, ctx.call(rent_car, order.customer), ctx.sub(hotel, order.customer))
     ctx.set_status("waits for the traveller")
     async with asyncio.timeout(86400):
         await ctx.event("confirmed")

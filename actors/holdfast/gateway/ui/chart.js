@@ -1,5 +1,5 @@
 // Line charts over time, as SVG: columns of the server's samples.
-import { moment, number } from "./format.js";
+import { age, moment, number, rate } from "./format.js";
 import { html, useState } from "./view.js";
 
 const WIDTH = 600;
@@ -79,3 +79,21 @@ export function Chart({ name, at, lines, unit = number }) {
     <p class="legend">${lines.map(({ name: one, kind }) => html`<span class=${`key ${kind ?? ""}`}>${one}</span>`)}
       <span class="readout">${pointed === null ? text : `${moment(new Date(at[place] * 1000))}: ${text}`}</span></p>`;
 }
+
+// Rates are means over this many samples.
+const RATE_SAMPLES = 6;
+
+export function meanRate(values, interval) {
+  const last = values.slice(-RATE_SAMPLES);
+  return last.length ? last.reduce((sum, one) => sum + one, 0) / last.length / interval : 0;
+}
+
+// Items in and out a second, from the server's samples.
+export function RateChart({ samples, interval }) {
+  const perSecond = (values) => (values ?? []).map((many) => many / interval);
+  return html`<${Chart} name="Rates" at=${samples?.at ?? []} unit=${rate}
+    lines=${[{ name: "in", values: perSecond(samples?.pushed) }, { name: "out", values: perSecond(samples?.left), kind: "locked" }]} />`;
+}
+
+export const AgeChart = ({ samples }) => html`<${Chart} name="Age of the oldest waiting item" at=${samples?.at ?? []} unit=${age}
+  lines=${[{ name: "oldest", values: samples?.oldest_age_seconds ?? [] }]} />`;

@@ -54,7 +54,7 @@ function Page() {
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <${Bar} key=${login} chosen=${chosen} health=${health} onForget=${entered} />
     <${Trouble} health=${health} onEnter=${() => setAsking(true)} />
-    <main id="main" tabindex="-1" class=${health.reached && !health.problem ? "" : "stale"} key=${`${kind} ${login}`}>
+    <main id="main" tabindex="-1" class=${health.problem ? "stale" : ""} key=${`${kind} ${login}`}>
       ${detail ? detail.show(name) : VIEWS[chosen].show()}</main>
     ${asking && html`<${TokenDialog} refused=${token.held !== null} onEntered=${entered} onCancel=${() => setAsking(false)} />`}`;
 }

@@ -1,5 +1,5 @@
 // The steps of an instance as bars over time: one row each, with its attempts and the delays between them.
-import { moment, precise } from "../format.js";
+import { age, moment, precise } from "../format.js";
 import { Payload } from "../parts.js";
 import { toInstance } from "../route.js";
 import { attemptsOf, stepsOf } from "../steps.js";
@@ -34,7 +34,7 @@ function Row({ step, percent, end, ended }) {
   const state = stateOf(step, ended);
   const took = precise((last.to ?? end) - first.from);
   const many = attempts > 1 ? `, ${attempts} attempts` : "";
-  const due = step.due && state === "open" ? `, due ${moment(new Date(step.due))}` : "";
+  const due = step.due && state === "open" ? `, due in ${age(Math.max(0, (step.due - end) / 1000))}` : "";
   return html`<li class=${state}><details><summary>
     <span class="what"><b>${step.name}</b>${step.kind !== "earlier" && html` <small>${step.kind}${many}${due}</small>`}</span>
     <span class="unseen">${WORDS[state]}</span>

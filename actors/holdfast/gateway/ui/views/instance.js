@@ -109,7 +109,7 @@ function Blocked({ blocked }) {
 function Waiting({ waiting }) {
   if (waiting.length === 0) return null;
   return html`<${Card} title="Waits for" name="waiting"><ul class="rows">${waiting.map((one) => html`
-    <li key=${`${one.kind} ${one.scheduled_seq}`}><span class="kind">${one.kind}</span> <b>${one.kind === "timer" ? "" : one.name}</b>
+    <li key=${`${one.kind} ${one.scheduled_seq}`}><span class="kind">${one.kind}</span>${one.kind !== "timer" && html` <b>${one.name}</b>`}
       <span class="quiet"> for <${Time} at=${one.since} kind="for" /></span>
       ${one.due_at && html`<span> due <${Time} at=${one.due_at} kind="ahead" /></span>`}</li>`)}</ul><//>`;
 }

@@ -1,7 +1,7 @@
 // The overview: what needs attention first, then what runs, then queues, workers and schedules.
 import { get } from "../api.js";
-import { Chart } from "../chart.js";
-import { age, count, number, rate } from "../format.js";
+import { AgeChart, Chart, meanRate, RateChart } from "../chart.js";
+import { count, number, rate } from "../format.js";
 import { useLive } from "../live.js";
 import { Badge, Card, Problem, Time, Title } from "../parts.js";
 import { toInstance, toInstances, toQueue, toSchedule } from "../route.js";
@@ -13,8 +13,6 @@ const SHOWN = 5;
 const QUEUES = 100;
 const ORDER = ["FAILED", "BLOCKED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "CANCELLED"];
 const ALARMS = new Set(["FAILED", "BLOCKED"]);
-// Rates are means over this many samples.
-const RATE_SAMPLES = 6;
 
 export function Overview() {
   const counts = useLive(() => get("orchestrations/counts"), [], ["instances"]);
@@ -59,16 +57,11 @@ function Flow() {
   const { value } = useLive(() => get("samples"), []);
   if (!value) return null;
   const { total, interval_seconds: interval } = value;
-  const perSecond = (values) => values.map((many) => many / interval);
-  const mean = (values) => {
-    const last = values.slice(-RATE_SAMPLES);
-    return last.length ? last.reduce((sum, one) => sum + one, 0) / last.length / interval : 0;
-  };
-  const oldest = total.oldest_age_seconds.at(-1) ?? 0;
-  return html`<${Card} title="Items in queues, last hour" name="depth" side=${html`<span class="quiet">oldest ${oldest ? age(oldest) : "–"}</span>`}>
+  return html`<${Card} title="Items in queues, last hour" name="depth">
       <${Chart} name="Items in queues" at=${total.at} lines=${[{ name: "waiting", values: total.waiting }, { name: "locked", values: total.locked, kind: "locked" }]} /><//>
-    <${Card} title="Items in and out" name="rates" side=${html`<span class="quiet">${rate(mean(total.pushed))} in, ${rate(mean(total.left))} out in the last minute</span>`}>
-      <${Chart} name="Rates" at=${total.at} unit=${rate} lines=${[{ name: "in", values: perSecond(total.pushed) }, { name: "out", values: perSecond(total.left), kind: "locked" }]} /><//>`;
+    <${Card} title="Items in and out" name="rates" side=${html`<span class="quiet">${rate(meanRate(total.pushed, interval))} in, ${rate(meanRate(total.left, interval))} out in the last minute</span>`}>
+      <${RateChart} samples=${total} interval=${interval} /><//>
+    <${Card} title="Age of the oldest waiting item" name="age"><${AgeChart} samples=${total} /><//>`;
 }
 
 function DeadLetters() {

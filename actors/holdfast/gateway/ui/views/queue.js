@@ -1,6 +1,6 @@
 // The view of one queue: depth over time, what waits, what is locked, dead letters, configuration.
 import { get, path, post, remove } from "../api.js";
-import { Chart } from "../chart.js";
+import { AgeChart, Chart, RateChart } from "../chart.js";
 import { age, count, label, number } from "../format.js";
 import { Items, itemsOf } from "../items.js";
 import { useLive } from "../live.js";
@@ -43,10 +43,10 @@ async function load(name, peek, kept) {
     ]);
     Object.assign(kept, { seen: state, waiting: itemsOf(waiting), locks: locked.locks });
   }
-  return { stats, samples: samples.queues[name], waiting: kept.waiting, locks: kept.locks };
+  return { stats, samples: samples.queues[name], interval: samples.interval_seconds, waiting: kept.waiting, locks: kept.locks };
 }
 
-function Body({ name, stats, samples, waiting, locks, peek, onMore }) {
+function Body({ name, stats, samples, interval, waiting, locks, peek, onMore }) {
   const more = waiting.length < stats.count - stats.delayed;
   const target = stats.config.dead_letter_queue ?? name + DEAD_LETTER_SUFFIX;
   return html`
@@ -59,7 +59,9 @@ function Body({ name, stats, samples, waiting, locks, peek, onMore }) {
     </dl>
     <div class="halves"><div class="half">
       <${Card} title="Depth over the last hour" name="depth"><${Chart} name="Depth over time" at=${samples?.at ?? []}
-        lines=${[{ name: "waiting", values: samples?.waiting ?? [] }, { name: "locked", values: samples?.locked ?? [], kind: "locked" }]} /><//>
+        lines=${[{ name: "waiting", values: samples?.waiting ?? [] }, { name: "locked", values: samples?.locked ?? [], kind: "locked" }]} />
+        <details class="more-charts"><summary>Rates and age</summary><${RateChart} samples=${samples} interval=${interval} />
+          <${AgeChart} samples=${samples} /></details><//>
       <${Card} title="Next to be popped" name="peek" side=${more
         && html`<span class="quiet">${number(waiting.length)} of ${number(stats.count - stats.delayed)}</span>`}>
         <${Waiting} ...${{ name, waiting }} />
