@@ -123,6 +123,7 @@ class Orchestrations:
                 max_body=MAX_TEXT_CALL,
             ),
             Endpoint("POST", f"{one}/awaited", self._sending("IsAwaited"), documents.AWAITED, Role.USER),
+            Endpoint("POST", f"{one}/heartbeat", self._sending("Heartbeat"), documents.HEARTBEAT, Role.USER),
         ]
 
     async def start(self, call: HttpRequest) -> Answer:

@@ -249,8 +249,12 @@ class TestEnvironment:
             input=effect.input,
             deliveries=1,
         )
+        reported = [effect.heartbeat_details]
         limit: asyncio.Timeout | None = None
-        token = current.set(ActivityContext.of(job))
+        context = ActivityContext.of(
+            job, beat=lambda text: reported.append(text or reported[-1]), heartbeat_details=effect.heartbeat_details
+        )
+        token = current.set(context)
         try:
             if function is None:
                 raise InvalidRequest(f"No activity is called {effect.name}: declare it, or give a fake for it.")
@@ -260,7 +264,8 @@ class TestEnvironment:
             text = (ANYTHING if activity is None else activity.result).dump(result)
         except Exception as error:
             failed = Failure.of(error, "timeout" if limit is not None and limit.expired() else "error")
-            return ActivityOutcome(**outcome, error=replace(failed, exception=error))
+            error_of = replace(failed, exception=error)
+            return ActivityOutcome(**outcome, error=error_of, heartbeat_details=reported[-1])
         finally:
             current.reset(token)
         return ActivityOutcome(**outcome, result=text)

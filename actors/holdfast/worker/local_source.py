@@ -17,7 +17,7 @@ from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.notifier import Notifier, Subscription
 from holdfast.runtime.serialization import dump, load
 from holdfast.wire.errors import raise_for_refusal
-from holdfast.worker.work_source import batch_of
+from holdfast.worker.work_source import batch_of, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from holdfast.runtime.contract import HostClient
     from holdfast.runtime.notifier import Wakeup
-    from holdfast.worker.work_source import Job, JobBatch
+    from holdfast.worker.work_source import Job, JobBatch, Standing
 
 log = logging.getLogger(__name__)
 
@@ -146,17 +146,23 @@ class LocalWorkSource:
 
     async def report(self, job: Job, outcome: dict[str, Any]) -> None:
         body = {"of": "activity"} | job.place | outcome
-        raise_for_refusal(await self._instances.call(qualify(job.tenant, job.instance_id), "Complete", dump(body)))
+        await self._ask_instance(job, "Complete", body)
 
-    async def is_awaited(self, job: Job) -> bool:
-        instance = qualify(job.tenant, job.instance_id)
-        return bool(raise_for_refusal(await self._instances.call(instance, "IsAwaited", dump(job.place)))["awaited"])
+    async def standing(self, job: Job) -> Standing:
+        return standing_of(await self._ask_instance(job, "IsAwaited", job.place))
+
+    async def heartbeat(self, job: Job, details: str | None) -> bool:
+        return bool((await self._ask_instance(job, "Heartbeat", job.place | {"details": details}))["awaited"])
 
     async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         named = {"key": job.record_key, "tenant": job.tenant} if what == "begin" else {}
         record = record_id(job.tenant, job.record_key)
         answer = await self._client.invoke_method(IDEMPOTENCY_TYPE, record, what.capitalize(), dump(body | named))
         return raise_for_refusal(load(answer))
+
+    async def _ask_instance(self, job: Job, method: str, data: Any) -> dict[str, Any]:
+        instance = qualify(job.tenant, job.instance_id)
+        return raise_for_refusal(await self._instances.call(instance, method, dump(data)))
 
     async def _ask(self, tenant: str, queue: str, method: str, data: Any) -> dict[str, Any]:
         return raise_for_refusal(await self._queues.call(qualify(tenant, queue), method, dump(data)))

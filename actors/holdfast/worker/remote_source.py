@@ -14,14 +14,14 @@ from holdfast.errors import AnswerLost, Unavailable
 from holdfast.runtime.serialization import dump
 from holdfast.worker.completion_batcher import Completions
 from holdfast.worker.retry import retry_forever
-from holdfast.worker.work_source import batch_of
+from holdfast.worker.work_source import batch_of, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.client.api.connection import Connection
-    from holdfast.worker.work_source import Job, JobBatch
+    from holdfast.worker.work_source import Job, JobBatch, Standing
 
 _WAIT_SECONDS = 20.0
 
@@ -73,9 +73,12 @@ class RemoteWorkSource:
         with _repeatable():
             await RunCalls(self._connection, job.instance_id).outcome(dump(body))
 
-    async def is_awaited(self, job: Job) -> bool:
-        answer = await RunCalls(self._connection, job.instance_id).awaited(dump(job.place))
-        return bool(answer["awaited"])
+    async def standing(self, job: Job) -> Standing:
+        return standing_of(await RunCalls(self._connection, job.instance_id).awaited(dump(job.place)))
+
+    async def heartbeat(self, job: Job, details: str | None) -> bool:
+        body = dump(job.place | {"details": details})
+        return bool((await RunCalls(self._connection, job.instance_id).heartbeat(body))["awaited"])
 
     async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
         with _repeatable():

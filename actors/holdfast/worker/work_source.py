@@ -40,6 +40,8 @@ class Job:
     again: bool = False
     #: Whether a worker has abandoned it before.
     was_abandoned: bool = False
+    #: What the attempt before reported last, as JSON text.
+    heartbeat_details: str | None = None
     #: The tenant of its queue. A tenant in the item itself could be forged by anyone who may push there.
     tenant: str = DEFAULT_TENANT
 
@@ -70,6 +72,16 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """What an instance says about a job."""
+
+    #: Whether it still waits for the job.
+    awaited: bool
+    #: What the job reported last, as JSON text.
+    heartbeat_details: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobBatch:
     """Jobs taken from a queue together, under one lock."""
 
@@ -91,6 +103,7 @@ class _Item(Request):
     name: str
     attempt: Positive
     again: bool = False
+    heartbeat_details: Any = None
     input: Any
 
 
@@ -118,10 +131,19 @@ def batch_of(tenant: str, queue: str, answer: dict[str, Any]) -> JobBatch:
                 incarnation=read.incarnation,
                 again=read.again,
                 was_abandoned="last_error" in message,
+                heartbeat_details=_text_of(read.heartbeat_details),
                 tenant=tenant,
             )
         )
     return JobBatch(tenant, queue, answer["lock_id"], jobs, invalid_items)
+
+
+def standing_of(answer: dict[str, Any]) -> Standing:
+    return Standing(bool(answer["awaited"]), answer.get("heartbeat_details"))
+
+
+def _text_of(details: Any) -> str | None:
+    return None if details is None else dump(details).decode()
 
 
 class WorkSource(Protocol):
@@ -163,8 +185,12 @@ class WorkSource(Protocol):
         """Reports the outcome; its instance has recorded it on return. Raises NotFound if there is no such instance."""
         ...
 
-    async def is_awaited(self, job: Job) -> bool:
-        """Returns whether the instance still waits for the job."""
+    async def standing(self, job: Job) -> Standing:
+        """Returns whether the instance still waits for the job, and what the job reported last."""
+        ...
+
+    async def heartbeat(self, job: Job, details: str | None) -> bool:
+        """Saves the details, JSON text, of a running job. Returns whether the instance still waits for the job."""
         ...
 
     async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:

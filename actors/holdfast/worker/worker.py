@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from random import uniform
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotFound, TooLarge
+from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotFound
 from holdfast.logs import RepeatFilter, counted, message_of
 from holdfast.names import qualify
 from holdfast.orchestration.core.failures import Failure
-from holdfast.orchestration.core.payloads import sendable
 from holdfast.pushpop.api.replies import iso
-from holdfast.worker.activity_lease import ActivityLease, not_kept
-from holdfast.worker.context import ActivityContext, current
+from holdfast.worker.activity_lease import ActivityLease
+from holdfast.worker.context import ActivityContext
+from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.retry import retry_forever
+from holdfast.worker.runner import ActivityRunner, failed
 from holdfast.worker.slots import Seat, Slots
-from holdfast.worker.thread_exit import NAME, Threads
+from holdfast.worker.thread_exit import NAME
+from holdfast.worker.work_source import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Sequence
@@ -66,7 +68,8 @@ class InFlightBatch:
     batch: JobBatch
     running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
     seats: dict[Job, Seat] = field(default_factory=dict)
-    contexts: dict[Job, ActivityContext] = field(default_factory=dict)
+    #: Set for a job whose result is no longer needed.
+    cancelled: dict[Job, threading.Event] = field(default_factory=dict)
     #: When the batch was taken, and the timer that starts the renewal of its lock.
     began: float = 0.0
     alarm: asyncio.TimerHandle | None = None
@@ -96,8 +99,6 @@ class Worker:
         """
         self._gives_up = gives_up
         self._drain_timeout = drain_timeout
-        self._most_abandoned = abandoned_threads
-        self._gauge = None if metrics is None else metrics.abandoned_threads
         self._source = source
         self._registry = registry
         # The slots of each queue: a queue that waits for work reserves all its free slots.
@@ -110,8 +111,8 @@ class Worker:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: The ``max_deliveries`` of each tenant's queue, for activities without their own.
         self._max_deliveries: dict[tuple[str, str], int] = {}
-        #: The threads of each tenant for sync activities: as many as it has slots, so that tenants do not compete.
-        self._threads: dict[str, Threads] = {}
+        gauge = None if metrics is None else metrics.abandoned_threads
+        self._runner = ActivityRunner(slots * len(self._queues), abandoned_threads, gauge)
         #: The latest redelivery time of activities that could not run here, by tenant and queue.
         self._last_return: dict[tuple[str, str], float] = {}
         self._deferrals = RepeatFilter(_QUIET_SECONDS)
@@ -197,7 +198,7 @@ class Worker:
         self._in_flight.add(in_flight)
         # In empty contexts: the jobs do not belong to the call that took the batch.
         for job in batch.jobs:
-            in_flight.contexts[job] = ActivityContext.of(job)
+            in_flight.cancelled[job] = threading.Event()
             in_flight.seats[job] = Seat(slots)
             task = asyncio.create_task(self._work(in_flight, job), name=NAME, context=contextvars.Context())
             in_flight.running[job] = task
@@ -265,7 +266,7 @@ class Worker:
             async with asyncio.timeout(self._queues[in_flight.batch.queue] / 3):
                 if lease := self._leases.get(job):
                     await self._renew(in_flight, job, lease)
-                if not await self._source.is_awaited(job):
+                if not (await self._source.standing(job)).awaited:
                     self._stop(in_flight, job)
         except (HoldfastError, TimeoutError) as error:
             log.warning("%s: checking the running activity failed, retrying: %s", job, message_of(error))
@@ -282,17 +283,17 @@ class Worker:
 
     def _stop(self, in_flight: InFlightBatch, job: Job) -> None:
         task = in_flight.running.get(job)
-        in_flight.contexts[job]._cancelled.set()
+        in_flight.cancelled[job].set()
         activity = self._registry.activity(job.name)
         if task is not None and activity is not None and activity.is_async:
             task.cancel()
 
     async def _work(self, in_flight: InFlightBatch, job: Job) -> None:
-        context, seat = in_flight.contexts[job], in_flight.seats[job]
+        cancelled, seat = in_flight.cancelled[job], in_flight.seats[job]
         try:
-            await self._process(in_flight.batch, job, context, seat)
+            await self._process(in_flight, job, seat)
         except asyncio.CancelledError:
-            if not context.cancelled:
+            if not cancelled.is_set():
                 raise
             if job not in in_flight.lost:
                 seat.deliver()
@@ -311,9 +312,14 @@ class Worker:
                     in_flight.alarm.cancel()
             seat.end()
 
-    async def _process(self, batch: JobBatch, job: Job, context: ActivityContext, seat: Seat) -> None:
-        if job.redelivered and not await self._still_awaited(batch, job, seat):
-            return
+    async def _process(self, in_flight: InFlightBatch, job: Job, seat: Seat) -> None:
+        batch = in_flight.batch
+        heartbeats = Heartbeats(job, self._source.heartbeat, partial(self._stop, in_flight, job))
+        if job.redelivered:
+            standing = await self._ask(batch, job, seat)
+            if not standing.awaited:
+                return
+            heartbeats.found(standing.heartbeat_details)
         activity = self._registry.activity(job.name)
         if activity is None:
             await self._defer(batch, job, seat, f"this worker has no activity {job.name}")
@@ -321,11 +327,11 @@ class Worker:
         if job.deliveries > (activity.max_deliveries or self._max_deliveries[batch.tenant, batch.queue]):
             reason = f"It was delivered {job.deliveries - 1} times and never finished."
             seat.deliver()
-            await self._tell(job, _failed(Failure(type="Poison", message=reason, kind="poison")))
+            await self._tell(job, heartbeats.add_to(failed(Failure(type="Poison", message=reason, kind="poison"))))
             await retry_forever(lambda: self._source.dead_letter(batch, [job.item_id], reason), f"dead-lettering {job}")
             return
-        if not activity.is_async and self._threads_of(job.tenant).exhausted:
-            count = self._threads_of(job.tenant).abandoned
+        if not activity.is_async and self._runner.threads_of(job.tenant).exhausted:
+            count = self._runner.threads_of(job.tenant).abandoned
             await self._defer(batch, job, seat, f"too many threads of timed-out activities still run: {count}")
             return
         lease = (
@@ -344,7 +350,7 @@ class Worker:
                         await self._defer(batch, job, seat, f"the idempotency record of {job} does not answer")
                         return
                 if outcome is None:
-                    outcome = await self._run_held(activity, job, context, seat, lease)
+                    outcome = await self._run_held(activity, job, in_flight.cancelled[job], heartbeats, seat, lease)
                 seat.deliver()
                 await self._tell(job, outcome)
         except AlreadyInProgress:
@@ -352,24 +358,24 @@ class Worker:
             seat.deliver()
         await retry_forever(lambda: self._source.complete(batch, job), f"completing {job}")
 
-    async def _still_awaited(self, batch: JobBatch, job: Job, seat: Seat) -> bool:
-        """Returns whether to run a redelivered job; otherwise the job is completed or abandoned.
+    async def _ask(self, batch: JobBatch, job: Job, seat: Seat) -> Standing:
+        """Asks whether to run a redelivered job; otherwise the job is completed or abandoned.
 
         The earlier worker may have reported the outcome and crashed before completing the job, or the instance may no
         longer wait for it. If the instance does not answer, the job is redelivered later and frees its slot.
         """
         try:
             async with asyncio.timeout(_MAX_WAIT_SECONDS):
-                awaited = await retry_forever(
-                    lambda: self._source.is_awaited(job), f"asking instance {job.instance_id} whether it awaits {job}"
+                standing = await retry_forever(
+                    lambda: self._source.standing(job), f"asking instance {job.instance_id} whether it awaits {job}"
                 )
         except TimeoutError:
             await self._defer(batch, job, seat, f"instance {job.instance_id} does not answer")
-            return False
-        if not awaited:
+            return Standing(awaited=False)
+        if not standing.awaited:
             seat.deliver()
             await retry_forever(lambda: self._source.complete(batch, job), f"completing {job}")
-        return awaited
+        return standing
 
     async def _defer(self, batch: JobBatch, job: Job, seat: Seat, reason: str) -> None:
         """Abandons a job that cannot run here now, for a later redelivery. This delivery does not count."""
@@ -403,51 +409,32 @@ class Worker:
             log.warning("%s: not abandoned; redelivered when its lock expires: %s", job, refusal)
 
     async def _run_held(
-        self, activity: Activity, job: Job, context: ActivityContext, seat: Seat, lease: ActivityLease | None
+        self,
+        activity: Activity,
+        job: Job,
+        cancelled: threading.Event,
+        heartbeats: Heartbeats,
+        seat: Seat,
+        lease: ActivityLease | None,
     ) -> dict[str, Any]:
         """Runs the activity, under its lease if it is idempotent."""
-        if lease is None:
-            return await self._run(activity, job, context)
-        self._leases[job] = lease
+        context = ActivityContext.of(job, cancelled, heartbeats.beat, heartbeats.details)
+        if lease is not None:
+            self._leases[job] = lease
         try:
-            outcome = await self._run(activity, job, context)
+            outcome = await self._runner.run(activity, job, context)
+        except asyncio.CancelledError:
+            heartbeats.close()
+            if not cancelled.is_set():
+                await heartbeats.flush()
+            raise
         finally:
-            del self._leases[job]
-        seat.deliver()
-        return await lease.end(outcome)
-
-    async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
-        try:
-            arguments = activity.arguments(job.input)
-        except ValidationError as error:
-            return _failed(Failure.of(error, "refused"))
-        token = current.set(context)
-        try:
-            async with asyncio.timeout(activity.timeout) as limit:
-                result = await self._call(activity, arguments, job.tenant)
-            return {"result": _written(activity, result)}
-        except TimeoutError as error:
-            if limit.expired() and not activity.is_async:
-                count = self._threads_of(job.tenant).abandoned
-                log.warning("%s: timed out; its thread is abandoned and still runs; abandoned threads: %d", job, count)
-            return _failed(Failure.of(error, "timeout" if limit.expired() else "error"))
-        except Exception as error:
-            return _failed(Failure.of(error))
-        except (SystemExit, KeyboardInterrupt) as error:
-            # Raised by the activity: it must not end the worker's process.
-            return _failed(Failure.of(RuntimeError(f"{type(error).__name__}({error})")))
-        finally:
-            current.reset(token)
-
-    async def _call(self, activity: Activity, arguments: Sequence[Any], tenant: str) -> Any:
-        if activity.is_async:
-            return await activity.function(*arguments)
-        return await self._threads_of(tenant).run(activity.function, *arguments)
-
-    def _threads_of(self, tenant: str) -> Threads:
-        if tenant not in self._threads:
-            self._threads[tenant] = Threads(self._slots * len(self._queues), self._most_abandoned, self._gauge)
-        return self._threads[tenant]
+            heartbeats.close()
+            self._leases.pop(job, None)
+        if lease is not None:
+            seat.deliver()
+            outcome = await lease.end(outcome)
+        return heartbeats.add_to(outcome)
 
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
         """Reports the outcome to the instance, retrying until it is delivered."""
@@ -479,8 +466,7 @@ class Worker:
             many = "1 activity" if len(pending) == 1 else f"{len(pending)} activities"
             log.warning("%s did not end within %g s of the stop; abandoned", many, self._drain_timeout)
         await asyncio.gather(*self._background, return_exceptions=True)
-        for threads in self._threads.values():
-            threads.shut_down()
+        self._runner.shut_down()
         unfinished: dict[InFlightBatch, list[Job]] = {}
         for in_flight, job, task in jobs:
             if task in pending or task.cancelled():
@@ -512,21 +498,8 @@ class Worker:
             )
 
 
-def _written(activity: Activity, result: Any) -> str:
-    try:
-        return sendable(activity.result.dump(result), "A result")
-    except (TypeError, TooLarge) as error:
-        if activity.idempotent:
-            raise not_kept(error) from error
-        raise
-
-
 async def _runs_on(in_flight: InFlightBatch, seconds: float) -> bool:
     """Returns whether a job of the batch still runs after ``seconds``."""
     if running := list(in_flight.running.values()):
         await asyncio.wait(running, timeout=seconds)
     return bool(in_flight.running)
-
-
-def _failed(failure: Failure) -> dict[str, Any]:
-    return {"error": failure.dump()}

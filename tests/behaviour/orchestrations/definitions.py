@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,48 @@ async def hold() -> str:
 @app.activity(queue="prioritised")
 async def note(text: str) -> None:
     effect(text)
+
+
+@app.activity(queue="beating", lock_seconds=2)
+async def copy() -> Any:
+    """Reports how far it is, and fails; the next attempt returns what it finds."""
+    context = activity_context()
+    if context.heartbeat_details is not None:
+        return context.heartbeat_details
+    context.heartbeat({"copied": 1})
+    context.heartbeat({"copied": 2})
+    raise ValueError("the disk is full")
+
+
+@app.activity(queue="beating", lock_seconds=2)
+async def copy_and_stay() -> Any:
+    """Reports how far it is, and stays; the next run returns what it finds."""
+    context = activity_context()
+    effect(context.heartbeat_details)
+    if context.heartbeat_details is None:
+        context.heartbeat({"copied": 12345678901234567890})
+        await asyncio.sleep(3600)
+    return context.heartbeat_details
+
+
+@app.activity(queue="rarely-renewed", lock_seconds=300)
+async def beat() -> None:
+    effect("began")
+    try:
+        while True:
+            activity_context().heartbeat()
+            await asyncio.sleep(0.05)
+    finally:
+        effect("ended")
+
+
+@app.activity(queue="rarely-renewed", lock_seconds=300)
+def beat_in_thread() -> None:
+    effect("began")
+    while not activity_context().cancelled:
+        activity_context().heartbeat(["still", "here"])
+        time.sleep(0.05)
+    effect("ended")
 
 
 # Orchestrations

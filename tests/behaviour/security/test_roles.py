@@ -48,6 +48,7 @@ ROLES = {
     f"GET {ONE}/requests/{{request}}": "reader",
     f"POST {ONE}/outcome": "user",
     f"POST {ONE}/awaited": "user",
+    f"POST {ONE}/heartbeat": "user",
     "GET /orchestrations": "reader",
     "GET /orchestrations/counts": "reader",
     "POST /orchestrations/bulk": "operator",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter, defaultdict
-from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -14,12 +13,7 @@ from holdfast import App
 from holdfast.errors import LockExpired, Unavailable
 from holdfast.runtime.metrics import Metrics
 from holdfast.runtime.simulated import VirtualTimeLoop
-from holdfast.worker.work_source import Job, JobBatch
-from holdfast.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from contextlib import AbstractContextManager
+from tests.unit.worker.desk import Desk, working
 
 SECONDS = 20
 LOCK_SECONDS = 6
@@ -50,113 +44,12 @@ async def prompt() -> str:
     return "done"
 
 
-class Returned(NamedTuple):
-    """A job that was given back."""
-
-    name: str
-    counted: bool
-    at: float
-    comes_at: float = 0.0
-
-
-class Desk:
-    """What is pushed here is taken once; what is told, and how often a lock was extended, can be read."""
-
-    def __init__(self, *tenants: str) -> None:
-        self._tenants = tenants
-        self._pushed: dict[tuple[str, str], asyncio.Queue[list[Job]]] = defaultdict(asyncio.Queue)
-        self.told: dict[str, asyncio.Future[dict[str, Any]]] = defaultdict(
-            lambda: asyncio.get_running_loop().create_future()
-        )
-        self.extended: list[float] = []
-        self.off: set[str] = set()
-        #: Whom nobody waits for, and who is never answered.
-        self.unwanted: set[str] = set()
-        self.mute: set[str] = set()
-        #: Jobs that were given back, and how often the next calls of each kind fail.
-        self.returned: list[Returned] = []
-        self.failures: dict[str, list[Exception]] = defaultdict(list)
-        #: Instances that take no outcome.
-        self.unreachable: set[str] = set()
-
-    def push(
-        self, queue: str, *names: str, activity: str, tenant: str = "default", deliveries: int = 1, **known: Any
-    ) -> None:
-        jobs = [Job(name, name, 1, 2, activity, 1, "null", deliveries, tenant=tenant, **known) for name in names]
-        self._pushed[tenant, queue].put_nowait(jobs)
-
-    async def tenants(self) -> AsyncIterator[str]:
-        for tenant in self._tenants:
-            yield tenant
-
-    async def prepare(self, tenant: str, queue: str) -> int:
-        return 5
-
-    async def take(self, tenant: str, queue: str, count: int, lock_seconds: int) -> JobBatch | None:
-        self._fail("take")
-        jobs = await self._pushed[tenant, queue].get()
-        assert len(jobs) <= count, "more was pushed at once than there are free slots"
-        return JobBatch(tenant, queue, "lock", jobs)
-
-    def expecting(self, job: Job) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    async def extend(self, batch: JobBatch, seconds: int) -> None:
-        self.extended.append(asyncio.get_running_loop().time())
-        await self._answer("extend")
-
-    async def complete(self, batch: JobBatch, job: Job) -> None:
-        if job.item_id in self.unreachable:
-            raise Unavailable
-        self._fail("complete")
-        self.off.add(job.item_id)
-
-    async def abandon(
-        self, batch: JobBatch, jobs: Sequence[Job], error: str, delay_seconds: float, *, counted: bool
-    ) -> None:
-        self._fail("abandon")
-        now = asyncio.get_running_loop().time()
-        self.returned += [Returned(job.item_id, counted, now, now + delay_seconds) for job in jobs]
-
-    async def dead_letter(self, batch: JobBatch, item_ids: Sequence[str], reason: str) -> None: ...
-
-    async def report(self, job: Job, outcome: dict[str, Any]) -> None:
-        if job.item_id in self.unreachable:
-            raise Unavailable
-        self.told[job.item_id].set_result(outcome)
-
-    def _fail(self, call: str) -> None:
-        if self.failures[call]:
-            raise self.failures[call].pop(0)
-
-    async def is_awaited(self, job: Job) -> bool:
-        await self._answer(job.item_id)
-        return job.item_id not in self.unwanted
-
-    async def call_record(self, job: Job, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        raise AssertionError("nothing here must happen once")
-
-    async def _answer(self, who: str) -> None:
-        if who in self.mute:
-            await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def working(desk: Desk, registry: Any = app.registry, **options: Any) -> AsyncIterator[None]:
-    worker = asyncio.create_task(Worker(desk, registry, **options).run())
-    try:
-        yield
-    finally:
-        worker.cancel()
-        await asyncio.gather(worker, return_exceptions=True)
-
-
 async def test_threads_of_one_tenant_are_not_those_of_another() -> None:
     desk = Desk("busy", "idle")
     # All slots of all its queues: more it cannot have.
     for queue in ("activities", "long"):
         desk.push(queue, f"{queue}-1", f"{queue}-2", activity="block", tenant="busy")
-    async with working(desk, slots=2):
+    async with working(desk, app.registry, slots=2):
         try:
             for _ in range(4):
                 assert await asyncio.to_thread(began.acquire, timeout=SECONDS)
@@ -173,7 +66,7 @@ def test_an_instance_that_does_not_answer_costs_its_batch_nothing() -> None:
         desk.mute.add("mute")
         desk.unwanted.add("unwanted")
         desk.push("long", "mute", "unwanted", "wanted", activity="linger")
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(10 * LOCK_SECONDS)
         assert desk.off == {"unwanted"}
         assert_never_without_a_lock(desk)
@@ -186,7 +79,7 @@ def test_an_extension_that_hangs_is_tried_again() -> None:
         desk = Desk("default")
         desk.mute.add("extend")
         desk.push("long", "wanted", activity="linger")
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(LOCK_SECONDS / 2)
             assert len(desk.extended) == 1
             desk.mute.clear()
@@ -200,7 +93,7 @@ def test_an_orderly_stop_uses_up_no_delivery() -> None:
     async def run() -> None:
         desk = Desk("default")
         desk.push("long", "first", "second", activity="linger")
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(1)
         assert [(job.name, job.counted) for job in desk.returned] == [("first", False), ("second", False)]
 
@@ -212,7 +105,7 @@ def test_a_stop_lets_outcomes_arrive_that_are_on_their_way() -> None:
         desk = Desk("default")
         desk.unreachable.add("finished")
         desk.push("activities", "finished", activity="prompt")
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(0.1)
             # Before the third try, which comes within the second that a stop waits for outcomes.
             asyncio.get_running_loop().call_later(0.1, desk.unreachable.clear)
@@ -230,7 +123,7 @@ def test_a_server_that_is_away_is_warned_of_once_a_minute(caplog: pytest.LogCapt
         desk = Desk("default")
         desk.unreachable.add("finished")
         desk.push("activities", "finished", activity="prompt")
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(1)
             desk.failures["take"] = [Unavailable("It is away.") for _ in range(1000)]
             desk.push("activities", "more", activity="prompt")
@@ -252,7 +145,7 @@ def test_an_activity_that_is_not_known_here_waits_and_is_never_poison(caplog: py
         desk.push("activities", "first", activity="elsewhere")
         desk.push("activities", "second", activity="elsewhere", deliveries=1000)
         desk.push("activities", "third", activity="elsewhere", was_abandoned=True)
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(10)
         assert [(job.name, job.counted) for job in desk.returned] == [(name, False) for name in NAMES]
         assert not desk.told
@@ -270,7 +163,7 @@ def test_activities_that_are_not_known_here_come_again_few_at_a_time() -> None:
         desk = Desk("default")
         for number in range(4000):
             desk.push("activities", f"job-{number}", activity="elsewhere")
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(10)
         moments = sorted(job.comes_at for job in desk.returned)
         assert len(moments) == 4000
@@ -286,7 +179,7 @@ def test_one_that_nobody_waits_for_does_not_come_again_after_it_was_given_back()
         desk.unwanted.update({"known", "unknown"})
         desk.push("activities", "known", activity="prompt", was_abandoned=True)
         desk.push("activities", "unknown", activity="elsewhere", was_abandoned=True)
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(1)
         assert desk.off == {"known", "unknown"}
         assert not desk.told
@@ -302,7 +195,7 @@ def test_a_job_that_failed_inside_the_worker_is_given_back_while_the_rest_of_its
         desk.failures["complete"] = [failure]
         desk.failures["abandon"] = [Unavailable(), Unavailable()]
         desk.push("long", "failed", "runs", activity="linger", was_abandoned=True)
-        async with working(desk):
+        async with working(desk, app.registry):
             await asyncio.sleep(LOCK_SECONDS / 2)
             assert [(job.name, job.counted) for job in desk.returned] == [("failed", True)]
 
@@ -315,7 +208,7 @@ def test_outcomes_of_unreachable_instances_hold_no_slots() -> None:
         desk.unreachable.update({"lost-1", "lost-2"})
         desk.push("activities", "lost-1", "lost-2", activity="prompt")
         desk.push("activities", "healthy-1", "healthy-2", activity="prompt")
-        async with working(desk, slots=2):
+        async with working(desk, app.registry, slots=2):
             await asyncio.sleep(5)
             assert desk.off == {"healthy-1", "healthy-2"}
             desk.unreachable.clear()
@@ -332,7 +225,7 @@ def test_there_is_a_limit_to_the_outcomes_that_wait() -> None:
         desk.unreachable.update(f"lost-{number}" for number in range(10))
         for number in range(10):
             desk.push("activities", f"lost-{number}", activity="prompt")
-        async with working(desk, slots=1):
+        async with working(desk, app.registry, slots=1):
             await asyncio.sleep(100)
             # One with its slot, and two without.
             assert desk._pushed["default", "activities"].qsize() == 7
@@ -349,7 +242,7 @@ def test_an_instance_that_does_not_say_whether_it_waits_holds_no_slots() -> None
         desk.mute.update({"mute-1", "mute-2"})
         desk.push("activities", "mute-1", "mute-2", activity="prompt", was_abandoned=True)
         desk.push("activities", "healthy", activity="prompt")
-        async with working(desk, slots=2):
+        async with working(desk, app.registry, slots=2):
             await asyncio.sleep(10)
             assert desk.off == {"healthy"}
             assert [(job.name, job.counted) for job in desk.returned] == [("mute-1", False), ("mute-2", False)]

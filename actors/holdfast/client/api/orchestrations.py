@@ -125,6 +125,9 @@ class RunCalls:
     async def awaited(self, body: bytes) -> Answer:
         return await self._connection.call("POST", f"{self._path}/awaited", body=body, repeat=Repeat.ALWAYS)
 
+    async def heartbeat(self, body: bytes) -> Answer:
+        return await self._connection.call("POST", f"{self._path}/heartbeat", body=body, repeat=Repeat.ALWAYS)
+
     async def _get(self, below: str, params: Mapping[str, str | int | None] | None = None) -> Answer:
         return await self._connection.call("GET", self._path + below, params=_given(params), repeat=Repeat.ALWAYS)
 

@@ -102,9 +102,13 @@ class OpenRequestAnswer(Answer):
     request_id: str
 
 
-class AwaitedAnswer(Answer):
+class HeartbeatAnswer(Answer):
     success: bool
     awaited: bool
+
+
+class AwaitedAnswer(HeartbeatAnswer):
+    heartbeat_details: Annotated[str | None, Field(description="What it reported last, as JSON text.")] = None
 
 
 _SUCCESS = {"success": True}
@@ -247,4 +251,11 @@ AWAITED = document(
     {"success": True, "awaited": True},
     body=requests.AwaitedRequest.model_json_schema(),
     sent={"execution_id": 1, "scheduled_seq": 2},
+)
+HEARTBEAT = document(
+    "Save the heartbeat of a running activity; for workers",
+    HeartbeatAnswer,
+    {"success": True, "awaited": True},
+    body=requests.HeartbeatRequest.model_json_schema(),
+    sent={"execution_id": 1, "scheduled_seq": 2, "details": '{"done": 120}'},
 )

@@ -129,6 +129,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     async def IsAwaited(self, data: Answer) -> Answer:
         return await self._one("IsAwaited", data)
 
+    async def Heartbeat(self, data: Answer) -> Answer:
+        return await self._one("Heartbeat", data)
+
     async def State(self) -> Answer:
         return await self._one("State", None)
 
@@ -392,9 +395,22 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _awaited(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         request = requests.AwaitedRequest.parse(data)
-        if not state.record.exists or state.record.ended or state.is_another(request.incarnation):
-            return {"success": True, "awaited": False}
-        return {"success": True, "awaited": await state.awaits(turn, request.execution_id, request.scheduled_seq)}
+        answer: Answer = {"success": True, "awaited": await _is_awaited(turn, state, request)}
+        if answer["awaited"]:
+            details = await turn.drive(state.record.heartbeats.read(request.scheduled_seq))
+            if details is not None:
+                answer["heartbeat_details"] = details
+        return answer
+
+    async def _heartbeat(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
+        request = requests.HeartbeatRequest.parse(data)
+        details = requests.details_text(request.details)
+        awaited = await _is_awaited(turn, state, request)
+        if awaited and details is not None:
+            state.record.heartbeats.keep(request.scheduled_seq, details)
+        elif not awaited and request.execution_id == state.record.execution_id:
+            state.record.heartbeats.drop(request.scheduled_seq)
+        return {"success": True, "awaited": awaited}
 
     async def _check(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         record = state.record
@@ -563,6 +579,12 @@ def reply_to(actor_id: str, request_id: str) -> str:
     return f"{waiting_for(actor_id)} {request_id}"
 
 
+async def _is_awaited(turn: Turn, state: LoadedInstance, request: requests.AwaitedRequest) -> bool:
+    if not state.record.exists or state.record.ended or state.is_another(request.incarnation):
+        return False
+    return await state.awaits(turn, request.execution_id, request.scheduled_seq)
+
+
 def _existing(record: InstanceRecord) -> InstanceRecord:
     if not record.exists:
         raise NotFound(f"There is no orchestration {record.instance_id}.")
@@ -576,6 +598,7 @@ _LOOKS = {
     "Reply": OrchestrationActor._reply,
     "History": OrchestrationActor._history,
     "IsAwaited": OrchestrationActor._awaited,
+    "Heartbeat": OrchestrationActor._heartbeat,
     "Check": OrchestrationActor._check,
     "Delete": OrchestrationActor._delete,
     "ConfirmIndexed": OrchestrationActor._listed,

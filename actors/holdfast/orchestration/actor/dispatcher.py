@@ -124,6 +124,8 @@ class EffectDispatcher:
             # Embed the JSON text without parsing it.
             "input": orjson.Fragment(effect.input.encode()),
         }
+        if effect.heartbeat_details is not None:
+            call["heartbeat_details"] = orjson.Fragment(effect.heartbeat_details.encode())
         item: Answer = {"item": call, "idempotency_key": key}
         if effect.priority:
             item["priority"] = effect.priority

@@ -76,7 +76,14 @@ class OrchestrationServiceInterface(ActorInterface):
 
     @abstractmethod
     async def IsAwaited(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{execution_id, scheduled_seq}``: returns whether the instance still waits for this activity."""
+        """``{execution_id, scheduled_seq}``: returns whether the instance still waits for this activity.
+
+        With ``heartbeat_details``, if it has reported any.
+        """
+
+    @abstractmethod
+    async def Heartbeat(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{execution_id, scheduled_seq, details}``: saves the details, and returns as ``IsAwaited`` does."""
 
     @abstractmethod
     async def State(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import Field
 from holdfast.errors import InvalidRequest, TooLarge
 from holdfast.names import check_id
 from holdfast.orchestration.core.failures import Failure, Kind
+from holdfast.orchestration.core.heartbeats import check_details
 from holdfast.orchestration.core.json_records import Parent
 from holdfast.orchestration.core.messages import (
     ActivityOutcome,
@@ -31,6 +32,7 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_PAGE = 1000
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
+HeartbeatDetails = Annotated[str | None, Field(description="JSON text of at most 2048 bytes.")]
 TagsField = Annotated[
     dict[str, str] | None,
     Field(
@@ -189,13 +191,18 @@ class OutcomeRequest(Request):
     incarnation: Annotated[str | None, Field(max_length=255)] = None
     result: str | None = None
     error: FailureRequest | None = None
+    #: What an activity that failed reported last.
+    heartbeat_details: HeartbeatDetails = None
 
     def message(self) -> Message:
-        kind = ActivityOutcome if self.of == "activity" else SubOrchestrationOutcome
-        result = None if self.result is None else json_text(self.result, "result")
-        return kind(
-            execution_id=self.execution_id, scheduled_seq=self.scheduled_seq, result=result, error=self._failure()
-        )
+        outcome: dict[str, Any] = {"execution_id": self.execution_id, "scheduled_seq": self.scheduled_seq}
+        outcome |= {
+            "result": None if self.result is None else json_text(self.result, "result"),
+            "error": self._failure(),
+        }
+        if self.of == "sub":
+            return SubOrchestrationOutcome(**outcome)
+        return ActivityOutcome(**outcome, heartbeat_details=details_text(self.heartbeat_details))
 
     def _failure(self) -> Failure | None:
         if self.error is None:
@@ -209,6 +216,11 @@ class AwaitedRequest(Request):
     incarnation: str | None = None
     execution_id: int
     scheduled_seq: int
+
+
+class HeartbeatRequest(AwaitedRequest):
+    #: JSON text; without it the call only asks whether the activity is still awaited.
+    details: HeartbeatDetails = None
 
 
 class WaitRequest(Request):
@@ -256,6 +268,14 @@ def json_text(text: str, what: str) -> str:
     except ValueError as error:
         raise InvalidRequest(f"{what}: is not JSON: {error}.") from error
     return text
+
+
+def details_text(text: str | None) -> str | None:
+    """Returns the details of a heartbeat received as JSON text. Raises as :func:`json_text` does."""
+    if text is None:
+        return None
+    check_details(text)
+    return json_text(text, "the details of a heartbeat")
 
 
 def _check_size(size: int, what: str) -> None:

@@ -175,6 +175,8 @@ class Context:
             failure = answer.error
             if not policy.allows(attempt, failure):
                 raise failure.as_activity_error(name)
+            if answer.heartbeat_details is not None:
+                fields["heartbeat_details"] = answer.heartbeat_details
             await asyncio.sleep(policy.delay(attempt, self._execution.jitter))
             attempt += 1
 

@@ -37,6 +37,7 @@ class RunActivity(Effect):
     queue: str
     attempt: int
     priority: int | None = None
+    heartbeat_details: Json | None = None
 
     @property
     def target(self) -> str:
@@ -52,6 +53,7 @@ class RunActivity(Effect):
             queue=event.queue,
             attempt=event.attempt,
             priority=event.priority,
+            heartbeat_details=event.heartbeat_details,
         )
 
 

@@ -85,7 +85,7 @@ class OrchestrationStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityScheduled(Event):
-    payloads = ("input",)
+    payloads = ("input", "heartbeat_details")
 
     name: str
     input: Json
@@ -93,6 +93,8 @@ class ActivityScheduled(Event):
     attempt: int
     #: The priority of the item in the queue; None for 0.
     priority: int | None = None
+    #: What the attempt before reported last; None without a heartbeat.
+    heartbeat_details: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +107,12 @@ class ActivityCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityFailed(Event):
+    payloads = ("heartbeat_details",)
+
     scheduled_seq: int
     error: Failure
+    #: What the activity reported last; None without a heartbeat.
+    heartbeat_details: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -379,7 +379,8 @@ class Instance:
         if not execution.commands.is_open(message.scheduled_seq, scheduled):
             return Verdict.DUPLICATE if 1 <= message.scheduled_seq <= execution.last_seq else Verdict.NEVER_SCHEDULED
         if message.error is not None:
-            execution.happen(now, failed, scheduled_seq=message.scheduled_seq, error=message.error)
+            reported = {} if (details := _details_of(message)) is None else {"heartbeat_details": details}
+            execution.happen(now, failed, scheduled_seq=message.scheduled_seq, error=message.error, **reported)
         else:
             result = NULL if message.result is None else message.result
             execution.happen(now, completed, scheduled_seq=message.scheduled_seq, result=result)
@@ -546,6 +547,10 @@ class Instance:
         )
         self._execution.wall = self._wall
         return self._execution
+
+
+def _details_of(message: Outcome) -> history.Json | None:
+    return message.heartbeat_details if isinstance(message, ActivityOutcome) else None
 
 
 def _is_due(moment: float | None, by: float) -> bool:

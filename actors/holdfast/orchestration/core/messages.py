@@ -65,7 +65,8 @@ class Outcome(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityOutcome(Outcome):
-    pass
+    #: What an activity that failed reported last.
+    heartbeat_details: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

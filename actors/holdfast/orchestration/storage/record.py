@@ -25,6 +25,7 @@ from holdfast.orchestration.core.outcome import released
 from holdfast.orchestration.core.payloads import stored_size
 from holdfast.orchestration.status import ENDED, Status
 from holdfast.orchestration.storage.blocking import Blocking
+from holdfast.orchestration.storage.heartbeats import StoredHeartbeats
 from holdfast.orchestration.storage.mail import StoredMail
 from holdfast.orchestration.storage.outbox import Outbox
 from holdfast.orchestration.storage.replies import StoredReplies
@@ -111,6 +112,8 @@ class InstanceRecord:
         self._event_ids = StoredEventIds()
         #: The answers to requests.
         self.replies = StoredReplies()
+        #: The heartbeats of running activities.
+        self.heartbeats = StoredHeartbeats()
         #: Whether the first step of the current execution is done.
         self.begun = True
         #: State values to be deleted: the prefix of their keys, the first number, and the number after the last.
@@ -243,9 +246,11 @@ class InstanceRecord:
             *((self._history_prefix(execution), 0, segments) for execution, segments in extents.items() if segments),
             *self._mail.garbage(),
             *self.replies.garbage(),
+            *self.heartbeats.garbage(),
         ]
         left.blocking = self.blocking.dropped()
         unsaved = self._changed | self._mail.changes() | self._event_ids.changes() | self.replies.changes()
+        unsaved |= self.heartbeats.changes()
         indexes = (*self._event_ids.keys(), *self.replies.index_keys())
         left._changed = unsaved | dict.fromkeys((*self._apart, *indexes, *self._mail.dropped))
         left._dirty = True
@@ -268,16 +273,15 @@ class InstanceRecord:
 
     @property
     def changed(self) -> bool:
-        return (
-            self._dirty or bool(self._changed) or self.outbox.changed or self.blocking.changed or self.replies.changed
-        )
+        parts = (self.outbox, self.blocking, self.replies, self.heartbeats)
+        return self._dirty or bool(self._changed) or any(part.changed for part in parts)
 
     def changes(self) -> dict[str, Any]:
         """Returns the state values that changed since the last call; None deletes a value."""
         if not self.changed:
             return {}
         changed = self._changed | self.outbox.changes() | self._mail.changes() | self._event_ids.changes()
-        changed |= self.replies.changes() | self.blocking.state_changes()
+        changed |= self.replies.changes() | self.heartbeats.changes() | self.blocking.state_changes()
         self._changed = {}
         changed[HEAD] = self._head()
         self._saved_listed = self.listed
@@ -358,7 +362,9 @@ class InstanceRecord:
             self._close_segment()  # a single event that is too large for the head
         self.events += 1
         self.updated_at = event.timestamp
-        if isinstance(event, events_of.TagsSet):
+        if isinstance(event, events_of.ActivityCompleted | events_of.ActivityFailed):
+            self.heartbeats.drop(event.scheduled_seq)
+        elif isinstance(event, events_of.TagsSet):
             self.tags = merged(self.tags, event.tags)
         elif isinstance(event, events_of.OrchestrationCompleted):
             self._end(event, {"output": event.output})
@@ -389,6 +395,7 @@ class InstanceRecord:
         else:
             self.created_at = event.timestamp
         self._mail.begin(event.execution_id, event.mail)
+        self._drop_heartbeats(event.execution_id)
         self.name, self.version, self.parent = event.name, event.version, event.parent
         self.tags, self.priority, self.deadline = event.tags or {}, event.priority or 0, event.deadline
         self.execution_id, self.seed = event.execution_id, event.seed
@@ -397,6 +404,11 @@ class InstanceRecord:
 
     def _history_prefix(self, execution: int) -> str:
         return segment_key(self._generation, execution, "")
+
+    def _drop_heartbeats(self, execution_id: int) -> None:
+        self._changed |= self.heartbeats.changes()
+        self._garbage += self.heartbeats.garbage()
+        self.heartbeats = StoredHeartbeats(self._generation, execution_id)
 
     def _settle_replies(self) -> None:
         self.unsaved_bytes += self.replies.settle()
@@ -411,6 +423,7 @@ class InstanceRecord:
     def _end(self, event: Event, ending: dict[str, Any]) -> None:
         self.ended_at = event.timestamp
         self.waiting_for = []
+        self._drop_heartbeats(self.execution_id)
         self.blocking.go_on()
         self.blocking.inbox.drop()
         self._keep(ENDING, ending)
@@ -497,6 +510,7 @@ class InstanceRecord:
             "first_step_done": self.begun,
             "min_rank": self._rank_from,
             **self.replies.head(),
+            **self.heartbeats.head(),
             **({"waiting_for": self.waiting_for} if self.waiting_for else {}),
             **self.blocking.dump(),
             **({} if self.deadline is None else {"deadline": self.deadline}),
@@ -528,6 +542,7 @@ class InstanceRecord:
         record._mail = StoredMail.restore(record._generation, head["mail"])
         record._event_ids = StoredEventIds(head["event_ids"])
         record.replies = StoredReplies.restore(record._generation, head)
+        record.heartbeats = StoredHeartbeats(record._generation, record.execution_id, head.get("heartbeats"))
         record.begun = head["first_step_done"]
         record.outbox = yield from Outbox.restore(head)
         record.blocking = Blocking.restore(head)

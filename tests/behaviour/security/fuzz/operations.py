@@ -105,6 +105,7 @@ _SCHEMAS: dict[tuple[str, str], Schema] = {
     (ORCHESTRATION_TYPE, "Reply"): requests.ReplyRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "History"): requests.HistoryRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "IsAwaited"): requests.AwaitedRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "Heartbeat"): requests.HeartbeatRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "Delete"): requests.DeleteRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "ConfirmIndexed"): requests.ListedRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "ConfirmDispatched"): requests.SentRequest.model_json_schema(),
