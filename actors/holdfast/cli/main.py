@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 
@@ -10,6 +11,7 @@ import click
 from holdfast import __version__
 from holdfast.cli.options import from_settings_file
 from holdfast.errors import HoldfastError
+from holdfast.logs import is_json
 
 #: Each command is a function of that name in a module of that name.
 COMMANDS = (
@@ -60,5 +62,8 @@ def main() -> None:
     try:
         cli()
     except HoldfastError as error:
-        click.echo(f"holdfast: {error}", err=True)
+        if is_json():
+            logging.getLogger("holdfast").critical("%s", error)
+        else:
+            click.echo(f"holdfast: {error}", err=True)
         sys.exit(1)

@@ -15,7 +15,7 @@ from holdfast.app import App
 from holdfast.cli.credentials import given_token, token_file_option
 from holdfast.cli.options import no_tracebacks_option, option, tenants_table
 from holdfast.errors import SettingsError
-from holdfast.logs import FORMATS, LEVELS, set_up_logging
+from holdfast.logs import FORMATS, LEVELS, as_output, set_up_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,21 +219,21 @@ def serve(
 
         grpc_server = GrpcServer(gateway.sidecar, listen, grpc_port, message_timeout=body_timeout, tls=tls)
 
-    def announce() -> None:
+    def show_addresses() -> None:
         address, bound = listener.getsockname()[:2]
         name = f"[{address}]" if ":" in address else address
-        click.echo(f"Holdfast on {'https' if tls else 'http'}://{name}:{bound} ({gateway.host.name})")
+        click.echo(as_output(f"Holdfast on {'https' if tls else 'http'}://{name}:{bound} ({gateway.host.name})"))
         if grpc_server is not None:
-            click.echo(f"gRPC:  {name}:{grpc_server.port}")
+            click.echo(as_output(f"gRPC:  {name}:{grpc_server.port}"))
         if url := getattr(gateway.host, "url", None):
-            click.echo(f"Data:  {url}")
+            click.echo(as_output(f"Data:  {url}"))
 
     uvloop.run(
         server.serve(
             *(gateway, loaded, listener),
             drain_timeout=drain_timeout,
             body_timeout=body_timeout,
-            ready=announce,
+            ready=show_addresses,
             token_file=watched,
             worker=not no_worker,
             retention_seconds=retention,

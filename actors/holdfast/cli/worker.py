@@ -12,7 +12,7 @@ from holdfast.cli.credentials import token_file_option, token_for, token_option
 from holdfast.cli.options import no_tracebacks_option, option
 from holdfast.cli.serve import load_app
 from holdfast.errors import HoldfastError, SettingsError
-from holdfast.logs import FORMATS, LEVELS, set_up_logging
+from holdfast.logs import FORMATS, LEVELS, as_output, set_up_logging
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ async def _work(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    click.echo(f"Working for {url} on {', '.join(sorted(queues))}, {slots} activities of each at once")
+    click.echo(as_output(f"Working for {url} on {', '.join(sorted(queues))}, {slots} activities of each at once"))
     try:
         await working
     except asyncio.CancelledError:

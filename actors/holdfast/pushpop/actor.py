@@ -10,7 +10,7 @@ from dapr.actor import Remindable
 
 from holdfast.errors import Conflict, HoldfastError, InvalidRequest, Unavailable
 from holdfast.kinds import CONFIG, METADATA, QUEUE_INDEX_TYPE, QUEUE_TYPE
-from holdfast.logs import counted
+from holdfast.logs import about, counted
 from holdfast.names import is_of_default_tenant, partition_id, qualify, split_queue_actor
 from holdfast.pushpop.api import replies, requests
 from holdfast.pushpop.api.commands import Answer, TurnContext, execute_all
@@ -285,6 +285,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
             log.warning(
                 "queue %s: sending %s to queue %s failed, retrying later: %s",
                 *(self.id.id, counted(len(transfer["items"]), "item"), target, error),
+                extra=about(queue=self._name, tenant=self._tenant),
             )
             return False
         return True

@@ -14,6 +14,7 @@ from dapr.actor import Remindable
 
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.kinds import ORCHESTRATION_TYPE, SCHEDULE_INDEX_TYPE, SCHEDULE_TYPE
+from holdfast.logs import about
 from holdfast.names import qualify, split_tenant
 from holdfast.orchestration.status import ENDED
 from holdfast.pushpop.api.replies import refused
@@ -225,7 +226,11 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
             if number := getattr(outcomes, outcome):
                 ticks.labels(outcome).inc(number)
         if outcomes.missed:
-            log.warning("schedule %s missed %d ticks", self.id.id, outcomes.missed)
+            log.warning(
+                "schedule %s missed %d ticks",
+                *(self.id.id, outcomes.missed),
+                extra=about(schedule=self._name, tenant=self._tenant),
+            )
 
     def _missing(self) -> NotFound:
         return NotFound(f"There is no schedule {self._name}.")
@@ -272,7 +277,11 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
             return None
         refusal = str(answer.get("message"))
         if answer.get("error_code") == "INVALID_REQUEST":
-            log.warning("schedule %s: %s was not started: %s", self.id.id, call.instance_id, refusal)
+            log.warning(
+                "schedule %s: %s was not started: %s",
+                *(self.id.id, call.instance_id, refusal),
+                extra=about(schedule=self._name, instance_id=call.instance_id, tenant=self._tenant),
+            )
             return refusal
         # Its code is not deployed where the instance lives, or starts are refused for a while.
         raise Unavailable(f"{call.instance_id} cannot be started now: {refusal}")

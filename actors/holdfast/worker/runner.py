@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from holdfast.errors import TooLarge
+from holdfast.logs import about
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.payloads import sendable
 from holdfast.worker.activity_lease import not_kept
@@ -46,7 +47,7 @@ class ActivityRunner:
         try:
             arguments = activity.arguments(job.input)
         except ValidationError as error:
-            return failed(Failure.of(error, "refused"))
+            return _logged(job, Failure.of(error, "refused"))
         token = current.set(context)
         try:
             async with asyncio.timeout(activity.timeout) as limit:
@@ -56,12 +57,12 @@ class ActivityRunner:
             if limit.expired() and not activity.is_async:
                 count = self.threads_of(job.tenant).abandoned
                 log.warning("%s: timed out; its thread is abandoned and still runs; abandoned threads: %d", job, count)
-            return failed(Failure.of(error, "timeout" if limit.expired() else "error"))
+            return _logged(job, Failure.of(error, "timeout" if limit.expired() else "error"))
         except Exception as error:
-            return failed(Failure.of(error))
+            return _logged(job, Failure.of(error))
         except (SystemExit, KeyboardInterrupt) as error:
             # Raised by the activity: it must not end the worker's process.
-            return failed(Failure.of(RuntimeError(f"{type(error).__name__}({error})")))
+            return _logged(job, Failure.of(RuntimeError(f"{type(error).__name__}({error})")))
         finally:
             current.reset(token)
 
@@ -77,6 +78,16 @@ class ActivityRunner:
 
 def failed(failure: Failure) -> dict[str, Any]:
     return {"error": failure.dump()}
+
+
+def _logged(job: Job, failure: Failure) -> dict[str, Any]:
+    # Without the message, which may contain payloads.
+    log.warning(
+        "%s failed in attempt %d with %s (%s); its history has the message",
+        *(job, job.attempt, failure.type, failure.kind),
+        extra=about(failure.trace()),
+    )
+    return failed(failure)
 
 
 def _written(activity: Activity, result: Any) -> str:

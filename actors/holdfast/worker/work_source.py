@@ -65,6 +65,16 @@ class Job:
         """The key of the worker's idempotency record."""
         return activity_key(self.instance_id, self.execution_id, self.scheduled_seq)
 
+    def log_fields(self, queue: str) -> dict[str, str | int]:
+        """Returns the fields of log lines about the job."""
+        return {
+            "instance_id": self.instance_id,
+            "queue": queue,
+            "activity": self.name,
+            "attempt": self.attempt,
+            "tenant": self.tenant,
+        }
+
     def __str__(self) -> str:
         """Returns the name of the activity and its instance, for logs."""
         whose = "" if self.tenant == DEFAULT_TENANT else f" of tenant {self.tenant}"

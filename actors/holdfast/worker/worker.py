@@ -14,7 +14,7 @@ from random import uniform
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotFound
-from holdfast.logs import RepeatFilter, counted, message_of
+from holdfast.logs import RepeatFilter, counted, message_of, set_log_fields
 from holdfast.names import qualify
 from holdfast.orchestration.core.failures import Failure
 from holdfast.pushpop.api.replies import iso
@@ -165,6 +165,7 @@ class Worker:
     async def _serve(self, tenant: str, queue: str) -> None:
         # Slots of its own for each tenant, so that a busy tenant does not delay the others.
         slots = Slots(self._slots)
+        set_log_fields(queue=queue, tenant=tenant)
         while True:
             wanted = await slots.reserve()
             taken = 0
@@ -217,6 +218,7 @@ class Worker:
         task.add_done_callback(self._background.discard)
 
     async def _dead_letter_invalid(self, batch: JobBatch) -> None:
+        set_log_fields(queue=batch.queue, tenant=batch.tenant)
         what = (
             f"dead-lettering {counted(len(batch.invalid_items), 'item')} of queue {batch.queue} that cannot be read "
             "as activities"
@@ -231,6 +233,7 @@ class Worker:
 
     async def _extend_lock(self, in_flight: InFlightBatch) -> None:
         """Extends the lock while a job of the batch runs."""
+        set_log_fields(queue=in_flight.batch.queue, tenant=in_flight.batch.tenant)
         lasts = self._queues[in_flight.batch.queue]
         clock = asyncio.get_running_loop().time
         began, granted = in_flight.began, lasts
@@ -262,6 +265,7 @@ class Worker:
 
     async def _check_running(self, in_flight: InFlightBatch, job: Job) -> None:
         """Renews the lease of a job, and stops the job if it is no longer awaited. Errors are logged."""
+        set_log_fields(**job.log_fields(in_flight.batch.queue))
         try:
             async with asyncio.timeout(self._queues[in_flight.batch.queue] / 3):
                 if lease := self._leases.get(job):
@@ -289,6 +293,8 @@ class Worker:
             task.cancel()
 
     async def _work(self, in_flight: InFlightBatch, job: Job) -> None:
+        # A task of its own, in a context of its own: the activity's own log lines have the fields too.
+        set_log_fields(**job.log_fields(in_flight.batch.queue))
         cancelled, seat = in_flight.cancelled[job], in_flight.seats[job]
         try:
             await self._process(in_flight, job, seat)

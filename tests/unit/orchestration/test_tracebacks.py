@@ -110,3 +110,16 @@ def test_tracebacks_can_be_turned_off() -> None:
     assert failure.traceback is None
     assert failure.cause is not None
     assert failure.cause.traceback is None
+
+
+def test_a_log_has_the_frames_of_a_failure_and_its_causes_and_no_message() -> None:
+    trace = failure_of(lambda: order("{secret")).trace()
+    assert trace is not None
+    assert trace.startswith("KeyError, raised in:")
+    assert "caused by JSONDecodeError, raised in:" in trace
+    assert "secret" not in trace.replace('order("{secret")', "")
+
+
+@pytest.mark.usefixtures("without_tracebacks")
+def test_without_tracebacks_a_log_has_none() -> None:
+    assert failure_of(lambda: order("{")).trace() is None

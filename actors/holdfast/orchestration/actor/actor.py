@@ -16,7 +16,7 @@ from holdfast.errors import (
     TooLarge,
 )
 from holdfast.kinds import ENDING, HEAD, INPUT, ORCHESTRATION_TYPE
-from holdfast.logs import counted
+from holdfast.logs import counted, log_fields, set_log_fields
 from holdfast.names import is_of_default_tenant, split_instance_actor
 from holdfast.orchestration.actor import deletion
 from holdfast.orchestration.actor.cache import InstanceCache
@@ -72,6 +72,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         super().__init__(*args)
         # The instance names queues and instances of its own tenant only; outgoing calls qualify the names.
         self._tenant, self._instance_id = split_instance_actor(self.id.id)
+        self._about = {"instance_id": self._instance_id, "tenant": self._tenant}
         # Notifiers to call at the end. Not saved: waiting callers ask again from time to time.
         self._subscribers: set[str] = set()
         self._background = BackgroundTasks(f"orchestration {self.id.id}")
@@ -217,6 +218,10 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 return answer
 
     async def _turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool = False) -> list[Answer]:
+        with log_fields(**self._about):
+            return await self._take_turn(calls, woken=woken)
+
+    async def _take_turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool) -> list[Answer]:
         try:
             return await self._try_turn(calls, woken=woken)
         except TooLarge as error:
@@ -483,6 +488,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _send(self, target: str) -> None:
         """Dispatches the due outbox entries of a target, one by one, until one fails."""
+        set_log_fields(**self._about)
         while True:
             state = self._in_memory()
             found = None if state is None else state.record.outbox.next_part(target, self.now())
@@ -517,10 +523,12 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _go_on(self) -> None:
         """Runs turns until no execution has yet to begin and the inbox is delivered."""
+        set_log_fields(**self._about)
         while (state := self._in_memory()) is not None and state.goes_on:
             await self._call_myself("Rescue", {})
 
     async def _list(self) -> None:
+        set_log_fields(**self._about)
         await TenantDirectory.of(self.host).note(self._tenant)
         state = self._in_memory()
         if state is None:

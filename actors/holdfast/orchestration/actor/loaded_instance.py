@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
 from holdfast.kinds import ENDING
-from holdfast.logs import counted
+from holdfast.logs import about, code_fields, counted
 from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
 from holdfast.orchestration.actor.open_requests import open_requests
 from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
-from holdfast.orchestration.core.history import EventRaised, RequestAnswered
+from holdfast.orchestration.core.history import EventRaised, OrchestrationFailed, RequestAnswered
 from holdfast.orchestration.core.instance import Blocked, Instance, Verdict
 from holdfast.orchestration.core.limits import TURN_BYTES
 from holdfast.orchestration.core.messages import (
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.orchestration.core.effects import Effect
+    from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.instance import Reply
     from holdfast.orchestration.core.messages import Message
     from holdfast.orchestration.registry import Registry
@@ -71,6 +72,7 @@ class LoadedInstance:
     ) -> None:
         self.record = record
         self._tenant = tenant
+        self._about = {"instance_id": record.instance_id, "tenant": tenant}
         #: Whether the instance was loaded from the store, as opposed to new.
         self.restored = restored
         #: For an instance loaded after its end: the index entry that was written before, or that recovery writes.
@@ -93,7 +95,7 @@ class LoadedInstance:
         #: The name, outcome and duration of activities whose outcome is not saved yet.
         self._latencies: list[tuple[str, str, float]] = []
         #: Log records to write when this turn is saved.
-        self._to_be_logged: list[tuple[int, str, tuple[object, ...]]] = []
+        self._to_be_logged: list[tuple[int, str, tuple[object, ...], str | None]] = []
 
     @property
     def needs_indexing(self) -> bool:
@@ -140,16 +142,17 @@ class LoadedInstance:
         # Read before anything changes: a read error leaves the instance BLOCKED, and is retried.
         kept = await turn.drive(record.blocking.inbox.first()) if was_blocked else []
         try:
-            self._instance = Instance.restore(
-                self._registry,
-                record.instance_id,
-                events,
-                begun=record.begun,
-                event_ids=event_ids,
-                answered=record.replies,
-                mail_is_stored=True,
-                executions_at_once=_EXECUTIONS_AT_ONCE,
-            )
+            with code_fields(self._about):
+                self._instance = Instance.restore(
+                    self._registry,
+                    record.instance_id,
+                    events,
+                    begun=record.begun,
+                    event_ids=event_ids,
+                    answered=record.replies,
+                    mail_is_stored=True,
+                    executions_at_once=_EXECUTIONS_AT_ONCE,
+                )
         except Blocked as blocked:
             self._block(blocked)
             return None
@@ -252,11 +255,13 @@ class LoadedInstance:
             if isinstance(message, ActivityOutcome)
         }
         try:
-            delivery = instance.deliver(messages, now, fire_timers=fire_timers)
+            with code_fields(self._about):
+                delivery = instance.deliver(messages, now, fire_timers=fire_timers)
         except Blocked as blocked:
             self._block(blocked)
             return None
         self._note_overrun(instance, now)
+        self._note_failure(delivery.events)
         if self.record.blocking.reason is not None:
             self.record.blocking.go_on()
             self._log(logging.INFO, "orchestration %s is no longer BLOCKED and continues", instance.instance_id)
@@ -280,6 +285,17 @@ class LoadedInstance:
         retention.has_records = retention.has_records or any(
             isinstance(effect, RunActivity) and self._registry.may_have_record(effect.name) for effect in effects
         )
+
+    def _note_failure(self, events: Sequence[Event]) -> None:
+        if events and isinstance(failed := events[-1], OrchestrationFailed):
+            failure = failed.error
+            # Without the message, which may contain payloads.
+            self._log(
+                logging.WARNING,
+                "orchestration %s failed with %s (%s); its status has the message",
+                *(self.record.instance_id, failure.type, failure.kind),
+                trace=failure.trace(),
+            )
 
     def _note_overrun(self, instance: Instance, now: float) -> None:
         if instance.started is not None:
@@ -382,6 +398,7 @@ class LoadedInstance:
             if cancel is None
             else cancelled_without_code(instance_id, events, cancel.reason, now)
         )
+        self._note_failure(ended[0])
         self.record.end(*ended, now)
 
     async def _was_raised(self, turn: Turn, event_id: str | None) -> bool:
@@ -440,8 +457,8 @@ class LoadedInstance:
             self._metrics.activities.labels(name, ended).observe(seconds)
         self._count_start_and_end()
         lines, self._to_be_logged = self._to_be_logged, []
-        for level, message, arguments in lines:
-            log.log(level, message, *arguments)
+        for level, message, arguments, trace in lines:
+            log.log(level, message, *arguments, extra=about(trace, **self._about))
 
     def _count_start_and_end(self) -> None:
         record = self.record
@@ -454,8 +471,8 @@ class LoadedInstance:
         if record.ended:
             self._metrics.ended.labels(name, record.status.lower()).inc()
 
-    def _log(self, level: int, message: str, *arguments: object) -> None:
-        self._to_be_logged.append((level, message, arguments))
+    def _log(self, level: int, message: str, *arguments: object, trace: str | None = None) -> None:
+        self._to_be_logged.append((level, message, arguments, trace))
 
     async def fail(self, turn: Turn, error: Exception) -> None:
         """Ends the instance, unless it has ended, does not exist, or its code does not fit."""
@@ -465,7 +482,9 @@ class LoadedInstance:
             instance = await self.bring_back(turn, again=True, deliver=False)
             if instance is None:
                 return  # BLOCKED: its code took no step
-            delivery = instance.fail(error, now)
+            with code_fields(self._about):
+                delivery = instance.fail(error, now)
+            self._note_failure(delivery.events)
             self.record.add_turn(instance, delivery.events, delivery.effects, now)
 
     def wanted(self, effect: Effect) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 from uuid import UUID
 
 from holdfast.errors import UnknownOrchestration
+from holdfast.logs import about
 from holdfast.names import MAX_ID_LENGTH, check_id
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.blocking_errors import undeclared_box
@@ -452,7 +453,8 @@ class ReplayLog(logging.LoggerAdapter[logging.Logger]):
     """A logger that is silent while its execution replays."""
 
     def __init__(self, execution: Execution) -> None:
-        details = {"instance_id": execution.instance_id, "execution_id": execution.execution_id}
+        of: dict[str, Any] = {"instance_id": execution.instance_id, "execution_id": execution.execution_id}
+        details = of | about(**of)
         super().__init__(logging.getLogger(f"holdfast.orchestrations.{execution.definition.name}"), details)
         self._execution = execution
 

@@ -97,6 +97,13 @@ class Failure:
             dumped["cause"] = self.cause.dump()
         return dumped
 
+    def trace(self) -> str | None:
+        """Returns the stack traces of the exception and its causes, without messages, which may contain payloads."""
+        parts = [] if self.traceback is None else [f"{self.type}, raised in:\n{self.traceback.rstrip()}"]
+        if self.cause is not None and (cause := self.cause.trace()) is not None:
+            parts.append(cause if not parts else f"caused by {cause}")
+        return "\n".join(parts) or None
+
     @property
     def retryable(self) -> bool:
         return self.kind not in _FINAL_KINDS and _NON_RETRYABLE not in self.types

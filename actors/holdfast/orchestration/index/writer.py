@@ -17,6 +17,7 @@ from holdfast.errors import HoldfastError, Unavailable
 from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
 from holdfast.names import qualify
 from holdfast.orchestration.index.instance_index import MOST_NOTES, shard_of
+from holdfast.orchestration.log_fields import about_instance
 from holdfast.orchestration.storage.record import indexed_as
 from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.serialization import dump
@@ -121,6 +122,7 @@ async def _confirm_all(client: HostClient, entries: dict[str, Entry]) -> None:
             log.info(
                 "orchestration %s: its index entry was not confirmed and will be written once more: %s",
                 *(address, error),
+                extra=about_instance(address),
             )
 
 

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.logs import about
 from holdfast.orchestration.loop.source_lines import line_of_thread
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def _warn(watch: Watch) -> None:
         line,
         frame.f_code.co_name,
         linecache.getline(file, line).strip(),
+        extra=about(instance_id=watch.name),
     )
 
 

@@ -20,6 +20,7 @@ from holdfast.orchestration.index.finder import find_in_shard
 from holdfast.orchestration.index.instance_index import shards_of
 from holdfast.orchestration.index.search import Criteria, Search
 from holdfast.orchestration.index.tenant_index import TenantDirectory
+from holdfast.orchestration.log_fields import about_instance
 from holdfast.orchestration.status import NOT_ENDED
 from holdfast.runtime.batching import CallBatcher
 
@@ -71,18 +72,21 @@ class Recheck:
         checks.create_task(self._check(address))
 
     async def _check(self, address: str) -> None:
+        extra = about_instance(address)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await CallBatcher.of(self._client, ORCHESTRATION_TYPE).call(address, "Check")
         except (HoldfastError, TimeoutError) as error:
             if isinstance(error, TimeoutError) or error.retryable:
-                log.info("orchestration %s cannot be checked yet, retrying: %s", address, message_of(error))
+                log.info(
+                    "orchestration %s cannot be checked yet, retrying: %s", address, message_of(error), extra=extra
+                )
                 self._unreached.append(address)
             else:
-                log.warning("orchestration %s cannot be checked: %s", address, error)
+                log.warning("orchestration %s cannot be checked: %s", address, error, extra=extra)
         except Exception:
             # A broken instance must not prevent the check of the others.
-            log.exception("orchestration %s cannot be checked", address)
+            log.exception("orchestration %s cannot be checked", address, extra=extra)
         finally:
             self._room.release()
 

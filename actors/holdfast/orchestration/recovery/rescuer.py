@@ -26,6 +26,7 @@ from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.kinds import ORCHESTRATION_TYPE, RESCUER_TYPE
 from holdfast.logs import counted, message_of
 from holdfast.names import check_actor_id
+from holdfast.orchestration.log_fields import about_instance
 from holdfast.pushpop.api.requests import Request
 from holdfast.runtime.batching import CallBatcher, serve_session
 from holdfast.runtime.local_actors import PROCESS_ID, find_local
@@ -254,7 +255,11 @@ class RescueList:
                 settled = {"instance": address, "number": number, "process": PROCESS_ID, "before": before}
                 await self._actors.call(actor_id, "Settled", dump(settled))
         except (HoldfastError, TimeoutError) as error:
-            log.info("orchestration %s: recovery failed, retrying at the next scan: %s", address, message_of(error))
+            log.info(
+                "orchestration %s: recovery failed, retrying at the next scan: %s",
+                *(address, message_of(error)),
+                extra=about_instance(address),
+            )
         except ReferenceError:
             pass  # the host has been closed
         finally:
