@@ -75,7 +75,7 @@ from holdfast.worker.thread_exit import leave_tasks
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 
     from dapr.actor import Actor
     from starlette.types import ASGIApp
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from holdfast.gateway.dapr_api.grpc_server import GrpcServer
     from holdfast.gateway.quotas.quotas import Quotas
     from holdfast.gateway.tls import TlsFiles
+    from holdfast.gateway.worker_endpoints import WorkerEndpoints
     from holdfast.runtime.contract import Host
 
 log = logging.getLogger(__name__)
@@ -271,7 +272,7 @@ async def serve(
     background.append(_begin("queue samples", gateway.samples.run()))
     if worker and registry.activities:
         source = LocalWorkSource(host.client, alone=isinstance(host, InProcessHost))
-        own_worker = Worker(source, registry, metrics=host.client.metrics, drain_timeout=drain_timeout)
+        own_worker = Worker(source, registry, metrics=host.client.metrics.worker, drain_timeout=drain_timeout)
         gateway.inspection.workers.append(own_worker)
         background.append(_begin("worker", own_worker.run()))
     if token_file is not None:
@@ -322,6 +323,29 @@ async def serve(
             await grpc.stop(0.0)
         await host.stop()
     leave_tasks()
+
+
+@contextlib.asynccontextmanager
+async def answering(endpoints: WorkerEndpoints, listener: socket.socket) -> AsyncIterator[None]:
+    """A context in which the endpoints of a worker are served."""
+    config = uvicorn.Config(
+        endpoints,
+        http=endpoints.protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )
+    server = _Server(config)
+    serving = _begin("worker's endpoints", server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 def _where_grpc_is(gateway: Gateway, grpc: GrpcServer | None) -> str:

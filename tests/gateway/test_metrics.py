@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -14,6 +15,7 @@ from holdfast.pushpop.index import SHARDS
 from holdfast.runtime.dapr import DaprHost
 from holdfast.runtime.dapr.client import DaprHostClient
 from holdfast.server import create_gateway
+from tests.support.checkout import ROOT
 from tests.support.server import Server
 from tests.support.waiting import eventually
 
@@ -129,6 +131,18 @@ async def test_every_metric_says_what_it_is_and_no_series_is_there_for_the_libra
     assert len(ours) > 20
     assert all(family.documentation.endswith(".") and family.type != "unknown" for family in ours)
     assert not [sample.name for sample in shown.samples if sample.name.endswith("_created")]
+
+
+async def test_every_metric_is_documented_and_what_is_documented_exists(caller: Caller) -> None:
+    shown = {plain(name) for name in (await caller.scrape()).families if name.startswith("holdfast_")}
+    page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+    documented = {plain(name) for name in re.findall(r"^\| `(holdfast_\w+)`", page, re.MULTILINE)}
+    assert sorted(shown ^ documented) == []
+
+
+def plain(name: str) -> str:
+    """The name of a family, which the text format and its parser write with and without a suffix."""
+    return re.sub(r"_(total|info)$", "", name)
 
 
 async def test_what_callers_make_up_makes_no_new_series(caller: Caller, server: Server) -> None:

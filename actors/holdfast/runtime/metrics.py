@@ -12,6 +12,49 @@ _PROCESSING_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 _ACTIVITY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 28_800.0)
 
 
+#: Stands for activities and orchestrations that no app of this process declares: code may generate names.
+UNDECLARED = "other"
+# The outcomes of activities by the kinds of their failures.
+_OUTCOMES = {"error": "failed", "timeout": "timed_out"}
+
+
+def outcome_of(kind: str | None) -> str:
+    """Returns the label of an activity's outcome: of a failure of this kind, or without one of a result."""
+    return "completed" if kind is None else _OUTCOMES.get(kind, kind)
+
+
+class WorkerMetrics:
+    """The metrics of the workers of one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.activities = Counter(
+            "holdfast_worker_activities_total",
+            "Activities that left this worker, by what became of them.",
+            ["activity", "outcome"],
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "holdfast_worker_activity_seconds",
+            "Duration of activities in this worker, without their wait in the queue.",
+            ["activity"],
+            buckets=_ACTIVITY_BUCKETS,
+            registry=registry,
+        )
+        self.running = Gauge(
+            "holdfast_worker_running", "Activities that run in this worker.", ["queue"], registry=registry
+        )
+        self.slots = Gauge(
+            "holdfast_worker_slots",
+            "Activities of the queue that may run in this worker at once, for each tenant.",
+            ["queue"],
+            registry=registry,
+        )
+        self.abandoned_threads = Gauge(
+            "holdfast_abandoned_threads", "Threads that still run after their activity timed out.", registry=registry
+        )
+
+
 class Metrics:
     """The metrics of one host; several hosts in one process count separately."""
 
@@ -73,14 +116,22 @@ class Metrics:
             buckets=_ACTIVITY_BUCKETS,
             registry=self.registry,
         )
+        self.activity_outcomes = Counter(
+            "holdfast_activity_outcomes_total",
+            "Outcomes of activities that their instances have recorded, each attempt on its own.",
+            ["activity", "outcome"],
+            registry=self.registry,
+        )
+        self.activity_retries = Counter(
+            "holdfast_activity_retries_total",
+            "Attempts of activities after the first, as their instances have scheduled them.",
+            ["activity"],
+            registry=self.registry,
+        )
+        self.worker = WorkerMetrics(self.registry)
         self.unscheduled = Counter(
             "holdfast_unscheduled_completions_total",
             "Completions of activities that no instance had scheduled; ignored.",
-            registry=self.registry,
-        )
-        self.abandoned_threads = Gauge(
-            "holdfast_abandoned_threads",
-            "Threads that still run after their activity timed out.",
             registry=self.registry,
         )
         self.long_polls = Gauge("holdfast_long_polls_waiting", "Pops that wait for an item.", registry=self.registry)

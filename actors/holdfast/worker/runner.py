@@ -12,6 +12,7 @@ from holdfast.errors import TooLarge
 from holdfast.logs import about
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.payloads import sendable
+from holdfast.runtime.metrics import outcome_of
 from holdfast.worker.activity_lease import not_kept
 from holdfast.worker.context import current
 from holdfast.worker.thread_exit import Threads
@@ -19,9 +20,8 @@ from holdfast.worker.thread_exit import Threads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from prometheus_client import Gauge
-
     from holdfast.orchestration.definitions import Activity
+    from holdfast.runtime.metrics import WorkerMetrics
     from holdfast.worker.context import ActivityContext
     from holdfast.worker.work_source import Job
 
@@ -31,38 +31,52 @@ log = logging.getLogger(__name__)
 class ActivityRunner:
     """Runs activities. Sync ones have as many threads per tenant as it has slots, so that tenants do not compete."""
 
-    def __init__(self, threads: int, most_abandoned: int, gauge: Gauge | None) -> None:
+    def __init__(self, threads: int, most_abandoned: int, metrics: WorkerMetrics) -> None:
         self._size = threads
         self._most_abandoned = most_abandoned
-        self._gauge = gauge
+        self._metrics = metrics
         self._threads: dict[str, Threads] = {}
 
     def threads_of(self, tenant: str) -> Threads:
         if tenant not in self._threads:
-            self._threads[tenant] = Threads(self._size, self._most_abandoned, self._gauge)
+            self._threads[tenant] = Threads(self._size, self._most_abandoned, self._metrics.abandoned_threads)
         return self._threads[tenant]
 
     async def run(self, activity: Activity, job: Job, context: ActivityContext) -> dict[str, Any]:
-        """Runs the activity and returns its outcome, as its instance takes it."""
+        """Runs the activity and returns its outcome, as its instance takes it. Failures are logged."""
+        with self._metrics.seconds.labels(activity.name).time():
+            outcome = await self._run(activity, job, context)
+        if isinstance(outcome, Failure):
+            # Without the message, which may contain payloads.
+            log.warning(
+                "%s failed in attempt %d with %s (%s); its history has the message",
+                *(job, job.attempt, outcome.type, outcome.kind),
+                extra=about(outcome.trace()),
+            )
+        kind = outcome.kind if isinstance(outcome, Failure) else None
+        self._metrics.activities.labels(activity.name, outcome_of(kind)).inc()
+        return failed(outcome) if isinstance(outcome, Failure) else {"result": outcome}
+
+    async def _run(self, activity: Activity, job: Job, context: ActivityContext) -> str | Failure:
         try:
             arguments = activity.arguments(job.input)
         except ValidationError as error:
-            return _logged(job, Failure.of(error, "refused"))
+            return Failure.of(error, "refused")
         token = current.set(context)
         try:
             async with asyncio.timeout(activity.timeout) as limit:
                 result = await self._call(activity, arguments, job.tenant)
-            return {"result": _written(activity, result)}
+            return _written(activity, result)
         except TimeoutError as error:
             if limit.expired() and not activity.is_async:
                 count = self.threads_of(job.tenant).abandoned
                 log.warning("%s: timed out; its thread is abandoned and still runs; abandoned threads: %d", job, count)
-            return _logged(job, Failure.of(error, "timeout" if limit.expired() else "error"))
+            return Failure.of(error, "timeout" if limit.expired() else "error")
         except Exception as error:
-            return _logged(job, Failure.of(error))
+            return Failure.of(error)
         except (SystemExit, KeyboardInterrupt) as error:
             # Raised by the activity: it must not end the worker's process.
-            return _logged(job, Failure.of(RuntimeError(f"{type(error).__name__}({error})")))
+            return Failure.of(RuntimeError(f"{type(error).__name__}({error})"))
         finally:
             current.reset(token)
 
@@ -78,16 +92,6 @@ class ActivityRunner:
 
 def failed(failure: Failure) -> dict[str, Any]:
     return {"error": failure.dump()}
-
-
-def _logged(job: Job, failure: Failure) -> dict[str, Any]:
-    # Without the message, which may contain payloads.
-    log.warning(
-        "%s failed in attempt %d with %s (%s); its history has the message",
-        *(job, job.attempt, failure.type, failure.kind),
-        extra=about(failure.trace()),
-    )
-    return failed(failure)
 
 
 def _written(activity: Activity, result: Any) -> str:

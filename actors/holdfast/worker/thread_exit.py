@@ -30,7 +30,7 @@ class Threads:
     abandoned; the worker then starts no sync activity.
     """
 
-    def __init__(self, size: int, most_abandoned: int, gauge: Gauge | None) -> None:
+    def __init__(self, size: int, most_abandoned: int, gauge: Gauge) -> None:
         self._most_abandoned = most_abandoned
         self._gauge = gauge
         self.abandoned = 0
@@ -66,8 +66,7 @@ class Threads:
 
     def _count(self, change: int) -> None:
         self.abandoned += change
-        if self._gauge is not None:
-            self._gauge.inc(change)
+        self._gauge.inc(change)
 
 
 def leave_tasks() -> None:

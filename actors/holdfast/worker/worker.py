@@ -6,21 +6,22 @@ import asyncio
 import contextvars
 import logging
 import threading
-import time
-from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from random import uniform
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CollectorRegistry
+
 from holdfast.errors import AlreadyInProgress, HoldfastError, InvalidRequest, LeaseLost, NotFound
 from holdfast.logs import RepeatFilter, counted, message_of, set_log_fields
 from holdfast.names import qualify
 from holdfast.orchestration.core.failures import Failure
-from holdfast.pushpop.api.replies import iso
+from holdfast.runtime.metrics import UNDECLARED, WorkerMetrics
 from holdfast.worker.activity_lease import ActivityLease
 from holdfast.worker.context import ActivityContext
 from holdfast.worker.heartbeats import Heartbeats
+from holdfast.worker.in_flight import InFlightBatch, running_jobs
 from holdfast.worker.retry import retry_forever
 from holdfast.worker.runner import ActivityRunner, failed
 from holdfast.worker.slots import Seat, Slots
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from holdfast.orchestration.definitions import Activity
     from holdfast.orchestration.registry import Registry
-    from holdfast.runtime.metrics import Metrics
     from holdfast.worker.work_source import Job, JobBatch, WorkSource
 
 log = logging.getLogger(__name__)
@@ -55,26 +55,8 @@ _QUIET_SECONDS_OF_QUEUES = 60.0
 # When the worker stops: the time to deliver outcomes, and the time to abandon a batch.
 _DELIVER_SECONDS = 1.0
 _STOP_SECONDS = 5.0
-# How many running activities a description lists.
-_MOST_DESCRIBED = 100
 # The longest lock that a queue allows.
 _LONGEST_LOCK = 300
-
-
-@dataclass(eq=False)
-class InFlightBatch:
-    """The jobs of a batch that are in flight."""
-
-    batch: JobBatch
-    running: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
-    seats: dict[Job, Seat] = field(default_factory=dict)
-    #: Set for a job whose result is no longer needed.
-    cancelled: dict[Job, threading.Event] = field(default_factory=dict)
-    #: When the batch was taken, and the timer that starts the renewal of its lock.
-    began: float = 0.0
-    alarm: asyncio.TimerHandle | None = None
-    #: Jobs whose lease another worker has taken over.
-    lost: set[Job] = field(default_factory=set)
 
 
 class Worker:
@@ -87,7 +69,7 @@ class Worker:
         *,
         slots: int = DEFAULT_SLOTS,
         abandoned_threads: int = DEFAULT_ABANDONED_THREADS,
-        metrics: Metrics | None = None,
+        metrics: WorkerMetrics | None = None,
         gives_up: bool = False,
         drain_timeout: float = DEFAULT_DRAIN_TIMEOUT,
         queues: Collection[str] | None = None,
@@ -111,8 +93,10 @@ class Worker:
             self._queues[activity.queue] = min(activity.lock_seconds, self._queues.get(activity.queue, _LONGEST_LOCK))
         #: The ``max_deliveries`` of each tenant's queue, for activities without their own.
         self._max_deliveries: dict[tuple[str, str], int] = {}
-        gauge = None if metrics is None else metrics.abandoned_threads
-        self._runner = ActivityRunner(slots * len(self._queues), abandoned_threads, gauge)
+        self._metrics = WorkerMetrics(CollectorRegistry()) if metrics is None else metrics
+        for queue in self._queues:
+            self._metrics.slots.labels(queue).set(slots)
+        self._runner = ActivityRunner(slots * len(self._queues), abandoned_threads, self._metrics)
         #: The latest redelivery time of activities that could not run here, by tenant and queue.
         self._last_return: dict[tuple[str, str], float] = {}
         self._deferrals = RepeatFilter(_QUIET_SECONDS)
@@ -124,33 +108,11 @@ class Worker:
 
     def describe(self, tenant: str) -> dict[str, Any]:
         """Returns what this worker runs for a tenant, as the REST interface shows it: the longest running first."""
-        now, clock = asyncio.get_running_loop().time(), time.time()
-        running = sorted(
-            (
-                (in_flight, job)
-                for in_flight in self._in_flight
-                if in_flight.batch.tenant == tenant
-                for job in in_flight.running
-            ),
-            key=lambda one: one[0].began,
-        )
         return {
             "queues": sorted(self._queues),
             "activities": sorted(one.name for one in self._registry.activities if one.queue in self._queues),
             "slots": self._slots,
-            "running_count": len(running),
-            "running": [
-                {
-                    "activity": job.name,
-                    "queue": in_flight.batch.queue,
-                    "instance_id": job.instance_id,
-                    "execution_id": job.execution_id,
-                    "scheduled_seq": job.scheduled_seq,
-                    "attempt": job.attempt,
-                    "since": iso(clock - (now - in_flight.began)),
-                }
-                for in_flight, job in running[:_MOST_DESCRIBED]
-            ],
+            **running_jobs(self._in_flight, tenant),
         }
 
     async def run(self) -> None:
@@ -238,7 +200,7 @@ class Worker:
         clock = asyncio.get_running_loop().time
         began, granted = in_flight.began, lasts
         pause = 0.0
-        while await _runs_on(in_flight, pause):
+        while await in_flight.runs_on(pause):
             pause = lasts / 3
             # Never longer than a new lock: if this process crashes, redelivery waits for the lock to expire.
             if (missing := ceil(clock() - began + lasts - granted)) <= 0:
@@ -259,7 +221,7 @@ class Worker:
     async def _stop_unawaited(self, in_flight: InFlightBatch) -> None:
         """Stops jobs that are no longer awaited. Runs apart from the lock renewal: an instance may not answer."""
         pause = 0.0
-        while await _runs_on(in_flight, pause):
+        while await in_flight.runs_on(pause):
             await asyncio.gather(*(self._check_running(in_flight, job) for job in list(in_flight.running)))
             pause = self._queues[in_flight.batch.queue] / 3
 
@@ -301,6 +263,7 @@ class Worker:
         except asyncio.CancelledError:
             if not cancelled.is_set():
                 raise
+            self._count(job, "taken_over" if job in in_flight.lost else "cancelled")
             if job not in in_flight.lost:
                 seat.deliver()
                 await retry_forever(lambda: self._source.complete(in_flight.batch, job), f"completing {job}")
@@ -333,6 +296,7 @@ class Worker:
         if job.deliveries > (activity.max_deliveries or self._max_deliveries[batch.tenant, batch.queue]):
             reason = f"It was delivered {job.deliveries - 1} times and never finished."
             seat.deliver()
+            self._count(job, "poison")
             await self._tell(job, heartbeats.add_to(failed(Failure(type="Poison", message=reason, kind="poison"))))
             await retry_forever(lambda: self._source.dead_letter(batch, [job.item_id], reason), f"dead-lettering {job}")
             return
@@ -404,6 +368,7 @@ class Worker:
         counted: bool = True,
     ) -> None:
         """Abandons one job at once: the lock of its batch is extended while another job of the batch runs."""
+        self._count(job, "abandoned")
         seat.deliver()
 
         async def abandon() -> None:
@@ -428,7 +393,8 @@ class Worker:
         if lease is not None:
             self._leases[job] = lease
         try:
-            outcome = await self._runner.run(activity, job, context)
+            with self._metrics.running.labels(activity.queue).track_inprogress():
+                outcome = await self._runner.run(activity, job, context)
         except asyncio.CancelledError:
             heartbeats.close()
             if not cancelled.is_set():
@@ -441,6 +407,10 @@ class Worker:
             seat.deliver()
             outcome = await lease.end(outcome)
         return heartbeats.add_to(outcome)
+
+    def _count(self, job: Job, outcome: str) -> None:
+        name = UNDECLARED if self._registry.activity(job.name) is None else job.name
+        self._metrics.activities.labels(name, outcome).inc()
 
     async def _tell(self, job: Job, outcome: dict[str, Any]) -> None:
         """Reports the outcome to the instance, retrying until it is delivered."""
@@ -477,6 +447,7 @@ class Worker:
         for in_flight, job, task in jobs:
             if task in pending or task.cancelled():
                 unfinished.setdefault(in_flight, []).append(job)
+                self._count(job, "abandoned")
         await asyncio.gather(*(self._give_back(in_flight.batch, left) for in_flight, left in unfinished.items()))
 
     async def _give_back(self, batch: JobBatch, jobs: Sequence[Job]) -> None:
@@ -502,10 +473,3 @@ class Worker:
                 "queue %s: activities were not abandoned; redelivered when their lock expires: %s",
                 *(batch.queue, message_of(error)),
             )
-
-
-async def _runs_on(in_flight: InFlightBatch, seconds: float) -> bool:
-    """Returns whether a job of the batch still runs after ``seconds``."""
-    if running := list(in_flight.running.values()):
-        await asyncio.wait(running, timeout=seconds)
-    return bool(in_flight.running)

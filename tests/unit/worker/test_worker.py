@@ -276,7 +276,7 @@ async def test_threads_of_timed_out_activities_are_counted_and_starve_no_others(
             return await desk.told[name]
 
     try:
-        async with working(desk, own.registry, slots=2, abandoned_threads=3, metrics=metrics):
+        async with working(desk, own.registry, slots=2, abandoned_threads=3, metrics=metrics.worker):
             for number in range(1, 3):
                 assert (await outcome(f"hang-{number}", "hang"))["error"]["kind"] == "timeout"
                 assert abandoned() == number

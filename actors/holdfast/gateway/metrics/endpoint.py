@@ -60,13 +60,15 @@ def install(app: FastAPI, host: Host) -> None:
         caller: Caller = request.scope[CALLER]
         counted = await asyncio.gather(queue_stats.take(caller.tenant), instance_stats.take(caller.tenant))
         # A caller bound to one tenant must learn nothing about the work for others.
-        shown = _Collectors(*counted) if caller.bound else _Collectors(registry, *counted)
+        shown = Collectors(*counted) if caller.bound else Collectors(registry, *counted)
         # In a thread: with many queues this would hold the event loop.
         text = await asyncio.to_thread(generate_latest, shown)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-class _Collectors:
+class Collectors:
+    """Several collectors as one."""
+
     def __init__(self, *collectors: Collector) -> None:
         self._collectors = collectors
 

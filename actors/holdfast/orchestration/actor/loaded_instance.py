@@ -15,7 +15,7 @@ from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbo
 from holdfast.orchestration.actor.open_requests import open_requests
 from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
-from holdfast.orchestration.core.history import EventRaised, OrchestrationFailed, RequestAnswered
+from holdfast.orchestration.core.history import ActivityScheduled, EventRaised, OrchestrationFailed, RequestAnswered
 from holdfast.orchestration.core.instance import Blocked, Instance, Verdict
 from holdfast.orchestration.core.limits import TURN_BYTES
 from holdfast.orchestration.core.messages import (
@@ -31,6 +31,7 @@ from holdfast.orchestration.core.messages import (
 from holdfast.orchestration.core.outcome import cancelled_without_code, timed_out_without_code
 from holdfast.orchestration.core.replay import unanswered
 from holdfast.orchestration.storage.replies import StoredAnswer
+from holdfast.runtime.metrics import UNDECLARED, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_UNDECLARED = "other"
 # Executions that received mail and continued as new, after which a turn is saved.
 _EXECUTIONS_AT_ONCE = 50
 # Messages of the inbox, after which a turn is saved. More than one turn adds, so that the inbox empties.
@@ -92,8 +92,9 @@ class LoadedInstance:
         self.answered: list[str] = []
         #: The incarnation whose start was counted, and whether its end was.
         self._counted = (record.seed, record.ended)
-        #: The name, outcome and duration of activities whose outcome is not saved yet.
+        #: The name, outcome and duration of activities whose outcome is not saved yet, and the names of retried ones.
         self._latencies: list[tuple[str, str, float]] = []
+        self._retried: list[str] = []
         #: Log records to write when this turn is saved.
         self._to_be_logged: list[tuple[int, str, tuple[object, ...], str | None]] = []
 
@@ -262,6 +263,9 @@ class LoadedInstance:
             return None
         self._note_overrun(instance, now)
         self._note_failure(delivery.events)
+        self._retried += [
+            event.name for event in delivery.events if isinstance(event, ActivityScheduled) and event.attempt > 1
+        ]
         if self.record.blocking.reason is not None:
             self.record.blocking.go_on()
             self._log(logging.INFO, "orchestration %s is no longer BLOCKED and continues", instance.instance_id)
@@ -274,8 +278,8 @@ class LoadedInstance:
                 self._metrics.unscheduled.inc()
                 log.warning("orchestration %s: completion of a call it never made; ignored", instance.instance_id)
             elif call is not None and isinstance(message, ActivityOutcome) and reply is Verdict.RECORDED:
-                ended = "completed" if message.error is None else "failed"
-                self._latencies.append((call.name, ended, max(0.0, now - call.timestamp)))
+                outcome = outcome_of(None if message.error is None else message.error.kind)
+                self._latencies.append((call.name, outcome, max(0.0, now - call.timestamp)))
         return delivery.replies
 
     def _note_retention(self, effects: Sequence[Effect]) -> None:
@@ -451,21 +455,27 @@ class LoadedInstance:
         """Records metrics and writes the log records of the saved turn."""
         self.answered = []
         latencies, self._latencies = self._latencies, []
-        for called, ended, seconds in latencies:
-            # Code may generate names, so undeclared activities share one label.
-            name = _UNDECLARED if self._registry.activity(called) is None else called
-            self._metrics.activities.labels(name, ended).observe(seconds)
+        for called, outcome, seconds in latencies:
+            name = self._label(called)
+            self._metrics.activity_outcomes.labels(name, outcome).inc()
+            self._metrics.activities.labels(name, "completed" if outcome == "completed" else "failed").observe(seconds)
+        retried, self._retried = self._retried, []
+        for called in retried:
+            self._metrics.activity_retries.labels(self._label(called)).inc()
         self._count_start_and_end()
         lines, self._to_be_logged = self._to_be_logged, []
         for level, message, arguments, trace in lines:
             log.log(level, message, *arguments, extra=about(trace, **self._about))
+
+    def _label(self, activity: str) -> str:
+        return UNDECLARED if self._registry.activity(activity) is None else activity
 
     def _count_start_and_end(self) -> None:
         record = self.record
         counted, self._counted = self._counted, (record.seed, record.ended)
         if counted == self._counted or not record.exists:
             return
-        name = record.name if self._registry.has_orchestration(record.name) else _UNDECLARED
+        name = record.name if self._registry.has_orchestration(record.name) else UNDECLARED
         if counted[0] != record.seed:
             self._metrics.started.labels(name).inc()
         if record.ended:
