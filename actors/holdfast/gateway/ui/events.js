@@ -9,14 +9,16 @@ const MOST_TOPICS = 8;
 
 export class Events {
   #onChanged;
+  #onEnded;
   #topics = [];
   #abort = null;
   #timer;
   // Whether a stream is open, so that nothing has to be polled.
   open = false;
 
-  constructor(onChanged) {
+  constructor(onChanged, onEnded) {
     this.#onChanged = onChanged;
+    this.#onEnded = onEnded;
   }
 
   watch(topics) {
@@ -45,8 +47,10 @@ export class Events {
     this.#abort = abort;
     this.#read(abort.signal).catch(() => RETRY_MS).then((pause) => {
       if (abort.signal.aborted) return;
+      const ended = this.open;
       this.open = false;
       this.#timer = setTimeout(() => this.#start(), pause);
+      if (ended) this.#onEnded();
     });
   }
 

@@ -14,7 +14,8 @@ const SHARE = 10;
 
 // Each look with its topics.
 const looks = new Map();
-const events = new Events((changed) => refresh(changed));
+// The server may be gone with its events.
+const events = new Events(follow, () => refresh());
 const listeners = new Set();
 let health = { reached: false, problem: null, closed: false };
 let timer;
@@ -22,6 +23,10 @@ let looking = false;
 let again = false;
 let failures = 0;
 let stopped = false;
+// The changes that are looked at when the rest after the last look is over.
+const changes = new Set();
+let catchUp;
+let restUntil = 0;
 
 function setHealth(next) {
   health = next;
@@ -39,10 +44,24 @@ export function useHealth() {
   return shown;
 }
 
+function follow(topics) {
+  for (const topic of topics) changes.add(topic);
+  clearTimeout(catchUp);
+  const rest = restUntil - performance.now();
+  if (rest > 0) {
+    catchUp = setTimeout(() => follow([]), rest);
+    return;
+  }
+  const due = new Set(changes);
+  changes.clear();
+  if (due.size) refresh(due);
+}
+
 // Looks at everything at once, or at the given topics; if a look is in progress, at everything once more after it.
 export async function refresh(changed) {
   if (stopped || document.hidden) return;
-  clearTimeout(timer);
+  // A look at some topics does not put off the next look at everything.
+  if (!changed) clearTimeout(timer);
   if (looking) {
     again = true;
     return;
@@ -50,17 +69,23 @@ export async function refresh(changed) {
   looking = true;
   const start = performance.now();
   let errors;
+  let whole = false;
   do {
     again = false;
     const wanted = [...looks].filter(([, topics]) => !changed || topics.some((topic) => changed.has(topic)));
+    whole ||= !changed;
     changed = undefined;
     errors = (await Promise.all(wanted.map(([look]) => look()))).filter(Boolean);
   } while (again && !stopped);
   looking = false;
   report(errors);
+  const rest = SHARE * (performance.now() - start);
+  restUntil = performance.now() + Math.min(rest, AT_MOST_MS);
+  if (!whole) return;
+  clearTimeout(timer);
   failures = errors.length ? failures + 1 : 0;
   const every = events.open ? EVERY_WITH_EVENTS_MS : EVERY_MS;
-  const pause = Math.max(every * 2 ** Math.min(failures, 2), SHARE * (performance.now() - start));
+  const pause = Math.max(every * 2 ** Math.min(failures, 2), rest);
   if (!document.hidden && !stopped) timer = setTimeout(() => refresh(), Math.min(pause, AT_MOST_MS));
 }
 
