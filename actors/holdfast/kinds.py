@@ -13,6 +13,7 @@ RECORD_USAGE_TYPE = "RecordUsageActor"
 NOTIFIER_TYPE = "NotifierActor"
 SCHEDULE_TYPE = "ScheduleActor"
 SCHEDULE_INDEX_TYPE = "ScheduleIndexActor"
+WAKE_LIST_TYPE = "WakeListActor"
 
 #: The actor types that clients call directly.
 CLIENT_TYPES = frozenset({QUEUE_TYPE, ORCHESTRATION_TYPE, IDEMPOTENCY_TYPE})
@@ -26,6 +27,7 @@ OWN_TYPES = CLIENT_TYPES | {
     NOTIFIER_TYPE,
     SCHEDULE_TYPE,
     SCHEDULE_INDEX_TYPE,
+    WAKE_LIST_TYPE,
 }
 
 #: Of a queue: what it knows of itself and of its segments, and its configuration.

@@ -67,6 +67,7 @@ from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.garbage_collection import GarbageCollection, PythonCollector, is_incremental
 from holdfast.runtime.in_process.host import InProcessHost
 from holdfast.runtime.notifier import NotifierActor
+from holdfast.runtime.wake_list import WakeListActor, work_off
 from holdfast.schedules.actor import schedule_actor
 from holdfast.schedules.declarations import Declarations
 from holdfast.schedules.index import ScheduleIndexActor
@@ -102,6 +103,7 @@ OWN_ACTORS: tuple[type[Actor], ...] = (
     IdempotencyActor,
     RecordUsageActor,
     ScheduleIndexActor,
+    WakeListActor,
 )
 
 # How long a graceful stop waits for loaded instances to save which outbox entries were delivered.
@@ -263,6 +265,7 @@ async def serve(
     probe = EventLoopProbe(host.client.metrics.registry)
     background = [
         _begin("event loop probe", probe.run()),
+        _begin("wake list", work_off(host.client)),
         _begin("instance recheck", Recheck(host.client).run()),
         _begin("declared schedules", Declarations(host.client, registry).run()),
     ]

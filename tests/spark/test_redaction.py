@@ -8,7 +8,7 @@ import psycopg.conninfo
 import pytest
 
 from holdfast.spark.source.options import Options
-from holdfast.spark.source.redaction import without_secrets
+from holdfast.state_store.redaction import without_secrets
 
 
 @pytest.mark.parametrize(

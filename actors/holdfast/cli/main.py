@@ -19,6 +19,7 @@ COMMANDS = (
     "dev",
     "doctor",
     "idempotency",
+    "migrate",
     "orchestration",
     "queue",
     "schedule",

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
-# An expired record is invisible, so it may be deleted later than it expires. A record that is committed soon after it
-# was begun then keeps its reminder: setting another one would cost as much as the commit itself.
-_SWEPT_AFTER = 60.0
-
 
 class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
     """The record of one tenant and key."""
@@ -96,7 +92,7 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
             async with self.work.turn() as turn:
                 record = _loaded(await turn.load(RECORD))
                 if record is None or not is_deletable(record, now, incarnation):
-                    turn.owes(None if record is None else _swept_at(record))
+                    turn.owes(None if record is None else record.swept_at)
                     return {"success": True, "deleted": False}
                 turn.delete(RECORD)
                 turn.delete(KEY)
@@ -128,7 +124,7 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
                 turn.delete(RECORD)
                 turn.delete(KEY)
             else:
-                turn.wake_at(_swept_at(record), needed=False)
+                turn.wake_at(record.swept_at, needed=False)
 
     async def _answer(self, work: Callable[[float], Any]) -> Answer:
         try:
@@ -145,7 +141,7 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
     async def _change(self, change: Callable[[Record | None], Record], named: requests.Begin | None = None) -> Record:
         async with self.work.turn() as turn:
             old = _loaded(await turn.load(RECORD))
-            turn.owes(None if old is None else _swept_at(old))
+            turn.owes(None if old is None else old.swept_at)
             record = change(old)
             if record != old:
                 turn.put(RECORD, record.to_json())
@@ -154,14 +150,10 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
                     turn.put(KEY, {"tenant": named.tenant, "key": named.key})
                 # Not needed for the save: every operation checks whether the record has expired. The reminder only
                 # deletes the record of a key that is not used any more.
-                turn.wake_at(_swept_at(record), needed=False)
+                turn.wake_at(record.swept_at, needed=False)
         if record != old:
             self._usage.changed(self._tenant, old, record)
         return record
-
-
-def _swept_at(record: Record) -> float:
-    return record.expires_at + _SWEPT_AFTER
 
 
 def _loaded(value: dict[str, Any] | None) -> Record | None:

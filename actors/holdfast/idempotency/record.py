@@ -12,6 +12,10 @@ from holdfast.errors import AlreadyInProgress, LeaseLost
 DEFAULT_LEASE, MAX_LEASE = 30, 3600
 DEFAULT_RETENTION, MAX_RETENTION = 24 * 60 * 60, 365 * 24 * 60 * 60
 
+# An expired record is invisible, so it may be deleted later than it expires. A record that is committed soon after it
+# was begun then keeps its reminder: setting another one would cost as much as the commit itself.
+_SWEPT_AFTER = 60.0
+
 #: The size of a record without its key, its result and its error.
 RECORD_BYTES = 512
 
@@ -49,6 +53,11 @@ class Record:
         """The bytes that the record counts in a quota."""
         texts = (self.result, self.last_error)
         return RECORD_BYTES + self.key_bytes + sum(len(text.encode()) for text in texts if text is not None)
+
+    @property
+    def swept_at(self) -> float:
+        """When a reminder deletes the record."""
+        return self.expires_at + _SWEPT_AFTER
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None}

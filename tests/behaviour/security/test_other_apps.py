@@ -41,6 +41,7 @@ INTERNAL = [
     ("ScheduleActor", "nightly", "Put", {"orchestration": "x", "cron": "* * * * *"}),
     ("ScheduleActor", "nightly", "Trigger", None),
     ("ScheduleIndexActor", "schedules", "List", {"limit": 1}),
+    ("WakeListActor", "moved", "RegisterNext", {}),
     ("RecordUsageActor", "@acme@records", "Total", None),
     ("RecordUsageActor", "records", "Add", {"sender": "x", "number": 1, "changes": {"99999999999": -1}}),
 ]

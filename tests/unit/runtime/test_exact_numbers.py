@@ -18,6 +18,7 @@ from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.exact_numbers import check_json, original, protected, protected_transaction
 from holdfast.runtime.notifier import NotifierActor
 from holdfast.runtime.serialization import dump
+from holdfast.runtime.wake_list import WakeListActor
 
 if TYPE_CHECKING:
     from holdfast.runtime.unit_of_work import DurableActor
@@ -90,6 +91,7 @@ def test_only_the_values_of_a_transaction_are_changed() -> None:
         RecordUsageActor,
         TenantIndexActor,
         RescuerActor,
+        WakeListActor,
     ],
 )
 def test_what_spark_reads_is_never_in_the_other_form(own: type[DurableActor]) -> None:

@@ -23,9 +23,9 @@ from holdfast.spark.pipeline.series import StoredSnapshot, earlier_one, folder_o
 from holdfast.spark.report import render
 from holdfast.spark.session import suited_to
 from holdfast.spark.source.options import USUAL_TABLE
-from holdfast.spark.source.redaction import without_secrets
 from holdfast.spark.source.schemas import SCHEMAS
 from holdfast.spark.statistics import figures
+from holdfast.state_store.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from holdfast.errors import InvalidRequest
 from holdfast.spark.decode.run_length import packed_schema
-from holdfast.spark.source.redaction import redact
 from holdfast.spark.source.schemas import MADE_BY, SCHEMAS
+from holdfast.state_store.url import StoreUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 #: The tables that each of these options filters.
 _NARROWED = {"queue": ("queues", "items", "locks", "dead_letters"), "instance": ("instances", "history")}
-_POSTGRESQL = ("postgresql://", "postgres://")
-_SQLITE = "sqlite://"
 MAX_PARTITIONS = 10_000
 #: The default table name of Dapr's components.
 USUAL_TABLE = "state"
@@ -72,16 +69,13 @@ class Options:
                 raise InvalidRequest(
                     f"The option {name!r} does not apply to the table {table!r}, only to {', '.join(tables)}."
                 )
-        if not values["url"].startswith((*_POSTGRESQL, _SQLITE)):
-            raise InvalidRequest("The option 'url' must be sqlite:///path/of/the/file or postgresql://….")
+        StoreUrl(values["url"]).check("The option 'url'")
         if "table_name" in values and "table_prefix" in values:
             raise InvalidRequest("The options 'table_name' and 'table_prefix' exclude each other: give one of them.")
         if values.get("starting", "earliest") not in ("earliest", "latest"):
             raise InvalidRequest("The option 'starting' must be 'earliest' or 'latest'.")
         if values.get("packed", "true") != "true" or ("packed" in values and table != "items"):
             raise InvalidRequest("The option 'packed' is for snapshots, which set it to 'true' for the table 'items'.")
-        if values["url"].startswith(_SQLITE) and not values["url"][len(_SQLITE) :].partition("?")[0].strip("/"):
-            raise InvalidRequest("The option 'url' has no path: give sqlite:///path/of/the/file.")
         counts = ("partitions", "cores")
         read: dict[str, Any] = {name: _whole(name, values[name], MAX_PARTITIONS) for name in counts if name in values}
         if "as_of" in values:
@@ -97,13 +91,12 @@ class Options:
 
     @property
     def is_sqlite(self) -> bool:
-        return self.url.startswith(_SQLITE)
+        return StoreUrl(self.url).is_sqlite
 
     @property
     def sqlite_path(self) -> str:
         """The path of the file: ``sqlite:///a/b`` and ``sqlite:////a/b`` both mean /a/b."""
-        path = unquote(self.url[len(_SQLITE) :].partition("?")[0])
-        return "/" + path.lstrip("/")
+        return StoreUrl(self.url).sqlite_path
 
     @property
     def state_table(self) -> str:
@@ -117,7 +110,7 @@ class Options:
 
     def without_secrets(self, text: str) -> str:
         """Removes the URL and its secrets from a message of another library."""
-        return redact(text, self.url)
+        return StoreUrl(self.url).without_secrets(text)
 
 
 def state_table(table_name: str | None, table_prefix: str | None) -> str:
