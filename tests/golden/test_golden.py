@@ -12,10 +12,14 @@ from holdfast.errors import AlreadyInProgress
 from holdfast.idempotency.record import Record, Status, begin
 from holdfast.kinds import IDEMPOTENCY_TYPE, RECORD
 from holdfast.orchestration.core import history
+from holdfast.orchestration.index import shard
+from holdfast.orchestration.storage import record
+from holdfast.pushpop.core import format_version
 from holdfast.runtime.embedded import sqlite
 from holdfast.testing import replay
 from tests.golden.app import app
 from tests.golden.recorder import STORE, Json, recorded, served, shapes, stored
+from tests.support.checkout import ROOT
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -123,3 +127,9 @@ async def test_unread_mail_and_undelivered_effects_arrive(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["everything", "large", "broken", "cancelled"])
 def test_recorded_histories_replay(name: str) -> None:
     replay(app, {"instance_id": name, "events": GOLDEN["answers"]["histories"][name]})
+
+
+def test_the_documented_formats_are_those_of_this_version() -> None:
+    text = (ROOT / "docs" / "upgrading.md").read_text("utf-8")
+    known = {"queues": format_version.FORMAT, "instances": record.FORMAT, "index of instances": shard.FORMAT}
+    assert [what for what, number in known.items() if f"| {what} | {number} |" not in text] == []
