@@ -5,7 +5,7 @@ import { resume, useHealth, useLive } from "./live.js";
 import { useRoute } from "./route.js";
 import { setSession, useSession } from "./session.js";
 import { TokenDialog } from "./token_dialog.js";
-import { html, render, useEffect, useState } from "./view.js";
+import { html, render, useEffect, useRef, useState } from "./view.js";
 import { Developers } from "./views/developers.js";
 import { IdempotencyLookup } from "./views/idempotency.js";
 import { Instance } from "./views/instance.js";
@@ -75,13 +75,19 @@ function Bar({ chosen, health, onForget }) {
   const whose = session.tenant && session.tenant !== "default" ? `tenant ${session.tenant} · ` : "";
   const role = session.known && session.role !== "operator" ? `${session.role} · ` : "";
   const up = status && span(Math.max(0, now() - Date.parse(status.started_at)) / 1000);
+  const nav = useRef();
+  // On a phone only some of the links are in sight.
+  useEffect(() => {
+    const { offsetLeft: left, offsetWidth: width } = nav.current.querySelector("[aria-current]");
+    nav.current.scrollLeft = left - nav.current.offsetLeft - (nav.current.offsetWidth - width) / 2;
+  }, [chosen]);
   const forget = () => {
     token.forget();
     onForget();
   };
   return html`<header class="bar">
     <a class="brand" href="#/"><img src="page/favicon.svg" alt="" width="26" height="26" /><h1>Holdfast</h1></a>
-    <nav aria-label="Views">${Object.entries(VIEWS).map(([kind, { text }]) => html`
+    <nav aria-label="Views" ref=${nav}>${Object.entries(VIEWS).map(([kind, { text }]) => html`
       <a key=${kind} href=${`#/${kind === "overview" ? "" : kind}`} aria-current=${kind === chosen ? "page" : undefined}>${text}</a>`)}</nav>
     <p class=${`state ${good ? "good" : health.problem ? "bad" : ""}`} role="status">${state}</p>
     <p class="facts">${whose}${role}${status && html`<span title=${`up ${up}`}>${status.host} host · ${status.version}</span>`}</p>

@@ -25,7 +25,7 @@ export function Orchestrations() {
   return html`
     <${Title} tools=${html`<div class="tools"><a class="button" href="#/start">Start one…</a></div>`}>Orchestrations<//>
     <${Filters} given=${given} />
-    <${List} key=${JSON.stringify(given)} given=${given} wanted=${wanted} />`;
+    <${List} given=${given} wanted=${wanted} />`;
 }
 
 function query(given) {
@@ -91,9 +91,12 @@ function Filters({ given }) {
 }
 
 function List({ given, wanted }) {
-  const [pages, setPages] = useState(1);
+  const asked = JSON.stringify(given);
+  // More pages were wanted of one list only.
+  const [{ of, many }, setMany] = useState({ of: asked, many: 1 });
+  const pages = of === asked ? many : 1;
   const [chosen, setChosen] = useState(new Set());
-  const { value, error } = useLive(() => load(given, pages), [pages], ["instances"]);
+  const { value, error } = useLive(() => load(given, pages), [pages, asked], ["instances"]);
   const operates = useMay("operator");
   if (!value) return html`<${Problem} error=${error} />`;
   const { found, more } = value;
@@ -108,6 +111,7 @@ function List({ given, wanted }) {
     <${Problem} error=${error} />
     ${operates && found.length > 0 && html`<${BulkActions} chosen=${[...present]} filter=${wanted ? query(given) : null}
       listed=${found.length} onDone=${() => setChosen(new Set())} />`}
+    <p class="unseen" role="status">${count(found.length, "instance")} listed${more && ", and there are more"}</p>
     <div class="card flush">
       ${found.length > 0 && html`<table class="list"><thead><tr>
         ${operates && html`<th class="check"><input type="checkbox" aria-label="Choose all that are listed" checked=${all}
@@ -118,7 +122,7 @@ function List({ given, wanted }) {
           chosen=${present.has(one.instance_id)} onChoose=${(on) => choose([one.instance_id], on)} />`)}</tbody></table>`}
       ${found.length === 0 && (wanted ? html`<p class="empty">No instances match.</p>` : html`<${First} />`)}
     </div>
-    ${more && pages < MOST_PAGES && html`<button class="plain" type="button" onClick=${() => setPages(pages + 1)}>Show more</button>`}
+    ${more && pages < MOST_PAGES && html`<button class="plain" type="button" onClick=${() => setMany({ of: asked, many: pages + 1 })}>Show more</button>`}
     ${more && pages >= MOST_PAGES && html`<p class="quiet">${count(found.length, "instance")} are shown. Filter to see others.</p>`}`;
 }
 
