@@ -9,7 +9,7 @@ import time
 
 from pydantic import BaseModel
 
-from holdfast import App, Context
+from holdfast import App, Context, activity_context
 from holdfast.errors import NonRetryable
 
 app = App()
@@ -56,6 +56,35 @@ async def ignore_cancellation() -> None:
     while True:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
+
+
+@app.activity
+async def report(row: int) -> object:
+    """Reports a row, and stays; the next run returns what it finds."""
+    context = activity_context()
+    if context.heartbeat_details is not None:
+        return context.heartbeat_details
+    context.heartbeat({"row": row})
+    return await asyncio.sleep(3600)
+
+
+@app.activity(queue="rarely-renewed", lock_seconds=300)
+def report_in_thread() -> None:
+    log.warning(BEGUN)
+    while not activity_context().cancelled:
+        activity_context().heartbeat()
+        time.sleep(0.05)
+    log.warning("an activity was cancelled")
+
+
+@app.orchestration
+async def reporting(ctx: Context, row: int) -> object:
+    return await ctx.call(report, row)
+
+
+@app.orchestration
+async def reporting_in_thread(ctx: Context) -> None:
+    await ctx.call(report_in_thread)
 
 
 @app.orchestration
