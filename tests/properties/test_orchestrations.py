@@ -10,11 +10,13 @@ import pytest
 
 from tests.properties.orchestrations.comparison import compare, deploy
 from tests.properties.orchestrations.on_asyncio import CANCELLED, WAITS
+from tests.properties.orchestrations.reruns import rerun_everywhere
 from tests.support.checkout import ROOT
 from tests.support.seeds import fresh_seeds, noting_seed
 
 PROGRAMS = 4_000
 DEPLOYS = 1_000
+RERUNS = 300
 # Enough for every worker that runs tests.
 PARTS = 4
 
@@ -42,6 +44,17 @@ def test_patched_code_replays_old_and_new_histories(part: int) -> None:
             marked += deploy(seed)
     if len(seeds) > 1:
         assert marked > len(seeds) / 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_rerun_with_the_same_answers_has_the_same_history(part: int) -> None:
+    seeds = fresh_seeds(1000 * RERUNS // PARTS)
+    reruns = 0
+    for seed in seeds:
+        with noting_seed(seed, "test_orchestrations.py"):
+            reruns += rerun_everywhere(seed)
+    if len(seeds) > 1:
+        assert reruns > 4 * len(seeds)
 
 
 def test_a_history_is_the_same_in_every_process() -> None:

@@ -172,6 +172,11 @@ class Commands:
         command = self._open.get(seq)
         return command is not None and command.kind is kind
 
+    def waits_for(self, event: Event) -> bool:
+        """Returns whether ``event`` answers a command that has no result yet."""
+        seq: int = event.scheduled_seq  # type: ignore[attr-defined]
+        return self.timers.moment_of(seq) is not None if isinstance(event, history.TimerFired) else seq in self._open
+
     def scheduled(self, seq: int) -> Event | None:
         """Returns event ``seq`` if it is a command that has no result yet."""
         command = self._open.get(seq)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from holdfast.errors import UnknownOrchestration
 from holdfast.logs import about
@@ -16,6 +15,7 @@ from holdfast.names import MAX_ID_LENGTH, check_id
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.blocking_errors import undeclared_box
 from holdfast.orchestration.core.box_keys import request_box
+from holdfast.orchestration.core.child_ids import child_prefix
 from holdfast.orchestration.core.effects import ABANDON
 from holdfast.orchestration.core.outcome import ContinueAsNew
 from holdfast.orchestration.core.payloads import ANYTHING, Codec, codec, keepable, sendable
@@ -49,7 +49,8 @@ class Context:
 
     @property
     def instance_id(self) -> str:
-        return self._execution.instance_id
+        """The id of the instance. In the copied steps of a rerun it is that of its source, whose calls may name it."""
+        return self._execution.maker[0]
 
     @property
     def execution_id(self) -> int:
@@ -425,11 +426,11 @@ class Context:
         """Returns an id for a child, and whether it is new: a replay finds the recorded id of the same call."""
         execution = self._execution
         # Children of an earlier instance with the same id may still exist: the seed distinguishes the two.
-        incarnation = hashlib.sha256(execution.started.seed.encode()).hexdigest()[:12]
-        prefix = f"{self.instance_id}:{incarnation}.{self.execution_id}."
+        prefix = child_prefix(*execution.maker, self.execution_id)
         child = f"{prefix}{execution.next_child()}"
         if len(child) > MAX_ID_LENGTH:
-            child = str(self.uuid())
+            # A rerun has the same random numbers as its source, but not the same children.
+            child = str(uuid5(self.uuid(), execution.maker[1]))
             recorded = execution.recorded_child(name, text, _is_uuid)
         else:
             recorded = execution.recorded_child(name, text, lambda known: known.startswith(prefix))

@@ -139,6 +139,20 @@ class NotifyParent(Effect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteRerun(Effect):
+    """Tells the source of a rerun that there is one, for its status."""
+
+    instance_id: str
+    #: The incarnation of the source.
+    incarnation: str
+    rerun_id: str
+
+    @property
+    def target(self) -> str:
+        return f"instance {self.instance_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecords(Effect):
     """Deletes the idempotency records of activities of an instance that was deleted."""
 
@@ -167,6 +181,7 @@ _TYPES: dict[str, type[Effect]] = {
         StartSubOrchestration,
         CancelSubOrchestration,
         NotifyParent,
+        NoteRerun,
         DeleteRecords,
     )
 }

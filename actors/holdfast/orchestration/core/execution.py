@@ -8,6 +8,7 @@ decision, independent of how messages were batched, and code that replays the sa
 from __future__ import annotations
 
 from contextvars import Context as Variables
+from dataclasses import replace
 from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,6 +17,7 @@ from holdfast.errors import NeverYields, NonDeterminism
 from holdfast.orchestration.core import history
 from holdfast.orchestration.core.blocking_errors import missing_definition, unfit_value
 from holdfast.orchestration.core.box_keys import boxes_of, request_box
+from holdfast.orchestration.core.child_ids import restarted_child
 from holdfast.orchestration.core.commands import Command, Commands
 from holdfast.orchestration.core.context import Context
 from holdfast.orchestration.core.effects import Effect, RunActivity, StartSubOrchestration
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from holdfast.orchestration.core.copies import Copy
     from holdfast.orchestration.core.history import Event
     from holdfast.orchestration.core.waiting import Waiting
     from holdfast.orchestration.definitions import Orchestration
@@ -89,6 +92,8 @@ class Execution:
         self.effects: list[Effect] = []
 
         self._seq = 0
+        #: The number of the external event of the current step.
+        self._step_seq = 0
         #: The number of the last event that was recorded before this process ran the code.
         self._restored_until = 0
         self._children = 0
@@ -112,15 +117,20 @@ class Execution:
         self._main: asyncio.Task[Any] | None = None
         self._clean_up: CleanUp | None = None
 
+    @property
+    def maker(self) -> tuple[str, str]:
+        """The id and the seed of the instance that ran the current step first: of a copied step, its source."""
+        return self.started.maker(self.instance_id, self._step_seq)
+
     @cached_property
     def random(self) -> Random:
         """The random number generator of the orchestration's code."""
-        return Random(f"{self.started.seed}:{self.execution_id}")
+        return Random(f"{self.started.first_seed}:{self.execution_id}")
 
     @cached_property
     def jitter(self) -> Random:
         """The random number generator of retry delays: retries must not change the numbers the code gets."""
-        return Random(f"{self.started.seed}:{self.execution_id}:jitter")
+        return Random(f"{self.started.first_seed}:{self.execution_id}:jitter")
 
     @property
     def execution_id(self) -> int:
@@ -288,19 +298,27 @@ class Execution:
         self._seq = self.started.seq
         self.fail(self.started.timestamp, error, kind)
 
-    def replay(self, events: Sequence[Event]) -> None:
-        """Runs the code up to the end of ``events``. Raises NonDeterminism when it diverges from them."""
+    def replay(self, events: Sequence[Event], copy: Copy | None = None) -> None:
+        """Runs the code up to the end of ``events``. Raises NonDeterminism when it diverges from them.
+
+        With ``copy`` the events are copied from another instance, and the code goes on in the last step: a step of
+        which only the external event is copied runs as if it happened now.
+        """
+        last: list[Event] = []
         try:
             self.loop.silent = True
-            transcript = self._transcript = ReplayCursor(events)
+            transcript = self._transcript = ReplayCursor(events, None if copy is None else copy.cut_off)
             with self.commands.traced():
                 for group in transcript.external_events(self.commands.timers.moment_of):
                     if self.ended is not None or isinstance(group[0], history.DECISIONS + history.ENDINGS):
                         raise nondeterminism(
                             group[0], None if self.ended is None else "nothing: it has ended", self._line()
                         )
+                    if copy is not None and transcript.position == len(events):
+                        last = group
+                        break
                     self._occur(group)
-            self._seq = transcript.position
+            self._seq = max(self._seq, transcript.position - len(last))
             self._marked |= transcript.marks.keys()
             self.accepted, self._differences = transcript.accepted, transcript.differences
             self._check_held_mail()
@@ -312,6 +330,19 @@ class Execution:
             self.loop.silent = False
             self._transcript = None
             self._restored_until = self._seq
+        if last:
+            self._seq = last[-1].seq
+            self._occur([*last, *self._fired_together_with(last)])
+
+    def repeat(self, group: Sequence[Event]) -> None:
+        """Records external events of another history, as far as they answer open commands, and runs the code."""
+        again: list[Event] = []
+        for event in filter(self.commands.waits_for, group):
+            self._seq += 1
+            again.append(replace(event, seq=self._seq))
+        if again:
+            self.events += again
+            self._occur(again)
 
     def happen(self, now: float, kind: type[Event], **fields: Any) -> None:
         """Records an external event and runs the code until every task waits."""
@@ -347,7 +378,29 @@ class Execution:
     def close(self) -> None:
         self.loop.discard()
 
+    def dispatched_again(self, copy: Copy) -> list[Effect]:
+        """Returns the effects of copied calls that the code waits for and whose answer is not copied."""
+        answered = {getattr(event, "scheduled_seq", None) for group in copy.kept for event in group}
+        effects: list[Effect] = []
+        for event in self.commands.unanswered():
+            if event.seq > copy.copied or event.seq in answered:
+                continue
+            if isinstance(event, history.ActivityScheduled):
+                effects.append(RunActivity.of(event))
+            elif isinstance(event, history.SubOrchestrationScheduled):
+                effects.append(StartSubOrchestration.of(event, self.instance_id, self.started.seed))
+        return effects
+
     # A step
+
+    def _fired_together_with(self, group: Sequence[Event]) -> list[Event]:
+        """Records the firing of the other timers of the same moment, which belongs to the same step."""
+        fired = {event.scheduled_seq for event in group if isinstance(event, history.TimerFired)}
+        timers = self.commands.timers
+        moments = {timers.moment_of(seq) for seq in fired}
+        others = [seq for moment in moments if moment is not None for seq in timers.at(moment) if seq not in fired]
+        now = group[-1].timestamp
+        return [self._record(history.TimerFired, now, {"scheduled_seq": seq}) for seq in others]
 
     def _check_held_mail(self) -> None:
         """Raises NonDeterminism when mail that arrived during a suspension is for an undeclared mailbox or request."""
@@ -358,7 +411,7 @@ class Execution:
                 self.mailboxes.check_declares(request_box(event.name))
 
     def _occur(self, group: list[Event]) -> None:
-        self._seq = group[-1].seq
+        self._seq = self._step_seq = group[-1].seq
         self.loop.advance(group[-1].timestamp)
         # The answered commands are closed now, even if the code gets the answers later.
         answers = [(event, self._answered(event)) for event in group]
@@ -410,6 +463,8 @@ class Execution:
         if self._obstacle is not None:
             raise self._obstacle
         self.commands.settle(self._decide)
+        if self._transcript is not None and self._transcript.is_used_up:
+            self._transcript = None
         self._release(self.commands.take_given_up())
         if main is None or not all_ended:
             return
@@ -467,14 +522,24 @@ class Execution:
         if self._transcript is None:
             events = [self._schedule(command) for command in commands]
         else:
-            events = self._transcript.take(commands)
+            taken = self._transcript.take(commands)
             self._seq = self._transcript.position
+            decided = zip(commands, taken, strict=True)
+            events = [self._decide_anew(command) if event is None else event for command, event in decided]
         self.tags.settle(events)
         return events
 
+    def _decide_anew(self, command: Command) -> Event:
+        """Records a command whose event was cut off from a copied history."""
+        if command.generated_id:
+            # The child with the id that the code generated, in the name of its source, is that of the source.
+            child = restarted_child(self.instance_id, self.started.seed, self.execution_id, self._seq + 1)
+            command.fields |= {"original_id": command.fields["instance_id"], "instance_id": child}
+        return self._schedule(command)
+
     def _schedule(self, command: Command) -> Event:
         now = self.loop.time()
-        if command.kind is history.TimerCreated:
+        if command.kind is history.TimerCreated and "skew" not in command.fields:
             command.fields = history.TimerCreated.at(command.fields["fire_at"], now - self.wall)
         if (answered := self._differences.answered_before(command)) is not None:
             found = f"{in_words(command, content=True)}, whose recorded result went to a call with different content"

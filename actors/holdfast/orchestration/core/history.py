@@ -61,7 +61,7 @@ class OrchestrationStarted(Event):
     name: str
     version: str
     input: Json
-    #: The seed of random() and uuid().
+    #: Identifies the incarnation. The seed of random() and uuid(), unless it is a rerun.
     seed: str
     parent: Parent | None = None
     #: The number of the last mail before this execution, and of the last received mail of each mailbox. Later mail of
@@ -81,6 +81,22 @@ class OrchestrationStarted(Event):
     start_at: float | None = None
     #: When the instance has to have ended; None for no limit.
     deadline: float | None = None
+    #: For a rerun, the instances that ran its copied steps: the id, the seed, and the number of events up to there. The
+    #: seed of the first one is that of random() and uuid().
+    origins: list[list[Any]] | None = None
+
+    def maker(self, instance_id: str, seq: int) -> tuple[str, str]:
+        """Returns the id and the seed of the instance that ran the step of event ``seq`` first."""
+        for origin_id, seed, events in self.origins or ():
+            if seq < events:
+                return origin_id, seed
+        return instance_id, self.seed
+
+    @property
+    def first_seed(self) -> str:
+        """The seed of random() and uuid()."""
+        first: str = self.origins[0][1] if self.origins else self.seed
+        return first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +161,8 @@ class SubOrchestrationScheduled(Event):
     detached: bool | None = None
     #: ``abandon`` when the child goes on when its parent ends or stops waiting; None when it is cancelled then.
     on_parent_end: str | None = None
+    #: The id that the code gave it, if a rerun has started it under another one.
+    original_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

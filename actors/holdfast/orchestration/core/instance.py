@@ -21,6 +21,7 @@ from holdfast.orchestration.core.box_keys import boxes_of, request_box
 from holdfast.orchestration.core.event_ids import EventIds
 from holdfast.orchestration.core.execution import Execution
 from holdfast.orchestration.core.limits import DEFAULT_LIMITS, TURN_BYTES, Limits
+from holdfast.orchestration.core.mailboxes import Mail
 from holdfast.orchestration.core.messages import (
     ActivityOutcome,
     Cancel,
@@ -41,9 +42,10 @@ from holdfast.orchestration.status import Status
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from holdfast.orchestration.core.copies import Copy
     from holdfast.orchestration.core.effects import Effect
     from holdfast.orchestration.core.history import Event
-    from holdfast.orchestration.core.mailboxes import Mail, Mailboxes
+    from holdfast.orchestration.core.mailboxes import Mailboxes
     from holdfast.orchestration.core.requests import Requests
     from holdfast.orchestration.core.waiting import Waiting
     from holdfast.orchestration.registry import Registry
@@ -172,6 +174,60 @@ class Instance:
             instance.close()
             raise Blocked(error) from error
         return instance
+
+    @classmethod
+    def rerun(
+        cls,
+        registry: Registry,
+        instance_id: str,
+        copy: Copy,
+        now: float,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        seed: str,
+        version: str | None = None,
+        **options: Any,
+    ) -> tuple[Instance, TurnResult]:
+        """Makes a new instance from a copied history: its events, and the effects that begin what has no answer yet.
+
+        Raises UnknownOrchestration, InvalidRequest when the input does not fit the version, and Blocked when the code
+        does not do what the copied events say.
+        """
+        source = copy.started
+        definition = registry.orchestration(source.name, version or source.version)
+        if not copy.copied:
+            definition.input.check(source.input, "input")
+        instance = cls(registry, instance_id, limits, **options)
+        events = copy.events_for(instance_id, seed, definition, now)
+        started = events[0]
+        assert isinstance(started, history.OrchestrationStarted)
+        # Not below the times of the copied events, so that their timers are due when they were.
+        instance._wall = instance._latest = max([now, *(event.timestamp for event in events[-1:])])
+        delivery = TurnResult()
+        try:
+            execution = instance._new_execution(started)
+            if copy.copied:
+                delivery.events += events
+                if isinstance(instance._answered, AnsweredIds):
+                    instance._answered.note(events)
+                execution.replay(events, copy)
+                if execution.ended is None:
+                    delivery.effects += execution.dispatched_again(copy)
+            else:
+                execution.begin()
+            instance._collect(delivery, instance._latest)
+            for group in copy.kept:
+                if instance._execution is execution and instance.ending is None:
+                    execution.repeat(group)
+                    instance._collect(delivery, instance._latest)
+        except (UnknownOrchestration, NonDeterminism, NeverYields) as error:
+            instance.close()
+            raise Blocked(error) from error
+        if instance._mail_is_stored:
+            first = next(place for place, event in enumerate(delivery.events) if event.seq == 1)
+            delivery.events[first] = replace(started, unread=None)
+            instance._mail = [*(Mail(**mail) for mail in started.unread or ()), *instance._mail]
+        return instance, delivery
 
     @property
     def status(self) -> Status:
@@ -524,6 +580,8 @@ class Instance:
             requests=sorted({*definition.requests, *(execution.started.requests or ())}) or None,
             tags=execution.tags.recorded or None,
             start_at=None,
+            # Only for the seed of its random numbers.
+            origins=[[*execution.started.origins[0][:2], 0]] if execution.started.origins else None,
         )
         return self._new_execution(started, mailboxes, execution.requests.hand_on(mailboxes))
 

@@ -232,9 +232,9 @@ def _written(request: Request) -> Content:
 
 def _child_id(request: Request) -> str | None:
     """Returns the child's id, or None for a generated id, which may differ between processes for the same call."""
-    if not isinstance(request, Event) and request.generated_id:
-        return None
-    return _field(request, "instance_id")  # type: ignore[no-any-return]
+    if not isinstance(request, Event):
+        return None if request.generated_id else request.fields["instance_id"]
+    return _field(request, "original_id") or _field(request, "instance_id")  # type: ignore[no-any-return]
 
 
 def _value(request: Request) -> Any:

@@ -38,7 +38,8 @@ _ADVICE_ON_INPUTS = (
 class ReplayCursor:
     """Reads the events of one execution once, from the first to the last."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], cut_off: Sequence[Event] | None = None) -> None:
+        """Creates a cursor. ``cut_off`` are, for a copy that ends within a step, the decisions that were not copied."""
         for place, event in enumerate(events, start=1):
             if event.seq != place:
                 raise NonDeterminism(f"The history is damaged: event {event.seq} is at position {place}.")
@@ -49,6 +50,7 @@ class ReplayCursor:
         #: The contents of these calls, as issued and as recorded.
         self.differences = Differences()
         self._events = events
+        self._cut_off = cut_off
         self._read = 0
         #: The number of the event that marks each patch.
         self.marks = {event.name: event.seq for event in reversed(events) if isinstance(event, PatchMarked)}
@@ -70,10 +72,20 @@ class ReplayCursor:
                     self._read += 1
             yield group
 
-    def take(self, commands: Sequence[Command]) -> list[Event]:
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the code goes on from here on its own: the copied events, which end within this step, are read."""
+        return self._cut_off is not None and self._read == len(self._events)
+
+    @property
+    def _is_in_cut_step(self) -> bool:
+        return self._cut_off is not None and all(isinstance(event, DECISIONS) for event in self._events[self._read :])
+
+    def take(self, commands: Sequence[Command]) -> list[Event | None]:
         """Returns the recorded events of the commands of one step, in the order of the commands.
 
-        Raises NonDeterminism when the history has other or fewer events, or when the pairing is ambiguous.
+        An event is None if it was cut off from a copied history. Raises NonDeterminism when the history has other or
+        fewer events, or when the pairing is ambiguous.
         """
         asked = {command.fields["name"] for command in commands if command.kind is PatchMarked}
         decisions = list(
@@ -84,7 +96,8 @@ class ReplayCursor:
         )
         _add_skew(commands, decisions)
         pairing = Pairing(commands, decisions)
-        if missing := pairing.unmatched_commands:
+        missing = pairing.unmatched_commands
+        if missing and (pairing.unmatched_decisions or not self._is_in_cut_step):
             raise self._departure(missing, pairing.unmatched_decisions, decisions)
         for command, event in pairing.different:
             if not self.differences.add(command, event):
@@ -92,7 +105,7 @@ class ReplayCursor:
                 raise nondeterminism(event, found, command.line, content=True)
         self.accepted += [event for _, event in pairing.different]
         self._read = _last(decisions, self._read)
-        return pairing.events  # type: ignore[return-value]  # none of them is missing
+        return pairing.events
 
     def child_id(self, name: str, given: Json, like: Callable[[str], bool]) -> str | None:
         """Returns the recorded id of a child that the code starts without an id, found by its input; each id once."""
@@ -100,12 +113,12 @@ class ReplayCursor:
         while waiting:
             event = waiting.popleft()
             if event.seq > self._read:
-                return event.instance_id
+                return event.original_id or event.instance_id
         return None
 
     def scheduled(self, kind: type[Event], name: str) -> Event | None:
         """Returns the recorded decision of this kind and name in the current step, or None."""
-        return next((event for event in self._decisions() if type(event) is kind and event.name == name), None)  # type: ignore[attr-defined]
+        return next((event for event in self._step() if type(event) is kind and event.name == name), None)  # type: ignore[attr-defined]
 
     @property
     def position(self) -> int:
@@ -115,6 +128,9 @@ class ReplayCursor:
     def mark(self, name: str) -> int | None:
         """Returns the number of the event that marks a patch, if it is in the current step or before."""
         seq = self.marks.get(name)
+        if seq is None and self._is_in_cut_step:
+            marks = (event for event in self._cut_off or () if isinstance(event, PatchMarked))
+            return next((event.seq for event in marks if event.name == name), None)
         if seq is None or seq <= self._read:
             return seq
         return seq if all(isinstance(event, DECISIONS) for event in self._events[self._read : seq]) else None
@@ -123,7 +139,7 @@ class ReplayCursor:
         """Returns whether the current step recorded that the data of a request did not have the right type."""
         return any(
             isinstance(event, RequestAnswered) and event.request_id == request_id and event.error_code is not None
-            for event in self._decisions()
+            for event in self._step()
         )
 
     def end(self, kind: type[Event], line: str | None, error: str | None = None) -> Event:
@@ -143,7 +159,7 @@ class ReplayCursor:
             self._children_until = self._read
             for event in self._decisions():
                 self._children_until += 1
-                if isinstance(event, SubOrchestrationScheduled) and like(event.instance_id):
+                if isinstance(event, SubOrchestrationScheduled) and like(event.original_id or event.instance_id):
                     self._children[event.name, event.input].append(event)
         return self._children
 
@@ -153,6 +169,12 @@ class ReplayCursor:
             if not isinstance(self._events[place], DECISIONS):
                 return
             yield self._events[place]
+
+    def _step(self) -> Iterator[Event]:
+        """Yields the next decisions of the step, also those that were cut off."""
+        yield from self._decisions()
+        if self._is_in_cut_step:
+            yield from self._cut_off or ()
 
     def _departure(self, commands: Sequence[Command], left: Sequence[Event], taken: Sequence[Event]) -> NonDeterminism:
         if not left:

@@ -51,6 +51,10 @@ class Timers:
         """Returns the due time of a timer; None when it does not exist, was cancelled, or has fired."""
         return self._handles[seq][0].fire_at if self._is_live(seq) else None
 
+    def at(self, moment: float) -> list[int]:
+        """Returns the numbers of the timers that are due at ``moment`` and have not fired."""
+        return [event.seq for event in self.live() if event.fire_at == moment]
+
     def when(self, seq: int) -> float:
         """Returns the due time the code asked for, in history time."""
         return self._handles[seq][1].when()
