@@ -47,6 +47,7 @@ from holdfast.gateway.openapi import document as openapi
 from holdfast.gateway.orchestration_bulk import BulkActions
 from holdfast.gateway.orchestration_lists import OrchestrationLists
 from holdfast.gateway.orchestration_requests import OrchestrationRequests
+from holdfast.gateway.orchestration_reruns import Reruns
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues.routes import Queues
 from holdfast.gateway.queues.samples import QueueSamples
@@ -167,7 +168,8 @@ def create_gateway(
     waits = NotifiedWaits(host.client)
     orchestrations = Orchestrations(host.client, waits)
     requests = OrchestrationRequests(host.client, waits)
-    lists, bulk = OrchestrationLists(host.client), BulkActions(host.client)
+    lists, reruns = OrchestrationLists(host.client), Reruns(host.client)
+    bulk = BulkActions(host.client, reruns)
     idempotency = Idempotency(host.client, quotas, alone=isinstance(host, InProcessHost))
     schedules = Schedules(host.client)
     inspection = Inspection()
@@ -176,7 +178,7 @@ def create_gateway(
     watches = Watches(Topics(host.client, queue_stats, queues.stats_of).look)
     events.install(app, watches)
     audit = AuditLog()
-    routes = (queues, orchestrations, requests, lists, bulk, idempotency, schedules, inspection, samples)
+    routes = (queues, orchestrations, requests, reruns, lists, bulk, idempotency, schedules, inspection, samples)
     endpoints = Endpoints([endpoint for part in routes for endpoint in part.endpoints()], audit)
     openapi.install(app, endpoints)
     sidecar_roots = () if host.sidecar_app is None else _SIDECAR_ROOTS

@@ -16,6 +16,7 @@ from holdfast.cli.orchestration_check import check
 from holdfast.cli.orchestration_history import export, history
 from holdfast.cli.orchestration_lists import counts, list_them
 from holdfast.cli.orchestration_request import reply, request
+from holdfast.cli.orchestration_rerun import rerun
 from holdfast.cli.orchestration_start import read_start_options, start_options
 from holdfast.cli.queue_input import from_arguments
 from holdfast.cli.session import FAILED, NOT_YET, RemoteGroup, server_command, show_done, show_json
@@ -198,7 +199,7 @@ def delete(server: Server, as_json: bool, instance_id: str, force: bool, yes: bo
     show_done(answer, as_json, f"{instance_id} deleted")
 
 
-for _command in (history, export, check, request, reply, list_them, counts, bulk):
+for _command in (history, export, check, request, reply, rerun, list_them, counts, bulk):
     orchestration.add_command(_command)
 
 

@@ -81,6 +81,13 @@ def delete(server: Server, as_json: bool, **given: Any) -> None:
     _act(server, as_json, "delete", "deleted", {}, **given)
 
 
+@bulk.command()
+@_bulk_command
+def rerun(server: Server, as_json: bool, **given: Any) -> None:
+    """Rerun the instances that match from their last failure. Each failure is rerun once."""
+    _act(server, as_json, "rerun", "rerun", {}, **given)
+
+
 @bulk.command("raise")
 @click.argument("event")
 @click.argument("data", metavar="[DATA]", required=False)

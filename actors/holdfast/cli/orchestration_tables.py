@@ -48,6 +48,8 @@ def status(answer: Answer) -> RenderableType:
         **_blocked(answer.get("blocked")),
         "waits for": _waiting_for(answer.get("waiting_for", [])),
         "parent": None if parent is None else Text(parent["instance_id"]),
+        "rerun of": _rerun_of(answer.get("rerun_of")),
+        "reruns": Text("\n".join(answer["reruns"])) if answer.get("reruns") else None,
         "started": Text(moment(answer["created_at"])),
         "changed": Text(moment(answer["updated_at"])) if answer["ended_at"] is None else None,
         "ended": None if answer["ended_at"] is None else Text(moment(answer["ended_at"])),
@@ -72,6 +74,12 @@ def _waiting_for(awaited: list[Answer]) -> Text | None:
         until = f", due {moment(one['due_at'])}" if "due_at" in one else ""
         lines.append(f"{what}, since {moment(one['since'])}{until}")
     return Text("\n".join(lines)) if lines else None
+
+
+def _rerun_of(source: Answer | None) -> Text | None:
+    if source is None:
+        return None
+    return Text(f"{source['instance_id']}, execution {source['execution_id']}, from event {source['from_seq']}")
 
 
 def _blocked(reason: Answer | None) -> dict[str, RenderableType | None]:

@@ -256,8 +256,8 @@ class Client:
         """Acts on all instances that match the filter, page by page, the newest first.
 
         Without a filter, ``all`` has to be True. ``reason`` is for ``cancel`` and ``suspend``, ``event`` and ``data``
-        are for ``raise``. ``dry_run`` only counts. ``progress`` is called with the sums after each page. A page whose
-        response is lost is not repeated: ``AnswerLost`` is raised.
+        are for ``raise``. ``rerun`` is from the last failure, once for each. ``dry_run`` only counts. ``progress`` is
+        called with the sums after each page. A page whose response is lost is not repeated: ``AnswerLost`` is raised.
         """
         body = bulk_body(
             action, filter_fields(**selected), every=all, dry_run=dry_run, reason=reason, event=event, data=data

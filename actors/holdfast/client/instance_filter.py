@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-BulkAction: TypeAlias = Literal["cancel", "suspend", "resume", "delete", "raise"]
+BulkAction: TypeAlias = Literal["cancel", "suspend", "resume", "delete", "rerun", "raise"]
 
 
 class InstanceFilter(TypedDict, total=False):

@@ -120,6 +120,33 @@ class Run(Generic[Output]):
         """Resumes a suspended instance."""
         await self._calls.resume()
 
+    async def rerun(
+        self,
+        *,
+        from_seq: int | None = None,
+        from_failure: bool = False,
+        instance_id: str | None = None,
+        version: str | None = None,
+        execution_id: int | None = None,
+    ) -> Run[Output]:
+        """Starts a new instance from a part of the history of this one, which does not change, and returns it.
+
+        The events before ``from_seq`` are copied; ``from_failure`` cuts before the last failure of an activity or a
+        sub-orchestration. Without both it starts from the beginning, with the same input. ``version`` is the version of
+        this instance unless given, and ``execution_id`` its latest execution. Raises ``Conflict`` when there is no
+        failure, when the id is in use, or when the deployed code does not fit the copied events.
+        """
+        fields = {
+            "from_seq": from_seq,
+            "from": "failure" if from_failure else None,
+            "version": version,
+            "execution_id": execution_id,
+        }
+        # The id is chosen here, so that the call can be repeated when a response is lost.
+        made_id = str(uuid.uuid4()) if instance_id is None else instance_id
+        answer = await self._calls.rerun(made_id, fields)
+        return Run(self._calls.of(made_id), self._definition, created=instance_id is None or answer["created"])
+
     async def delete(self, *, force: bool = False) -> None:
         """Deletes the instance and frees its id. Raises ``Conflict`` if it has not ended, unless ``force`` is set."""
         await self._calls.delete(force=force)

@@ -144,6 +144,10 @@ class OrchestrationStatus:
     blocked: BlockReason | None = None
     #: What the code awaits, the oldest first; at most 20.
     waiting_for: Sequence[Awaited] = ()
+    #: For a rerun, its source: ``instance_id``, ``execution_id``, ``from_seq``.
+    rerun_of: dict[str, Any] | None = None
+    #: The ids of the last 100 reruns of this instance.
+    reruns: Sequence[str] = ()
 
     @property
     def ended(self) -> bool:
@@ -201,6 +205,8 @@ def status(answer: dict[str, Any]) -> OrchestrationStatus:
         parent=answer.get("parent"),
         blocked=None if answer.get("blocked") is None else _blocked(answer["blocked"]),
         waiting_for=[_awaited(one) for one in answer.get("waiting_for", ())],
+        rerun_of=answer.get("rerun_of"),
+        reruns=answer.get("reruns", ()),
     )
 
 

@@ -13,6 +13,7 @@ from holdfast.gateway.auth.principal import Role
 from holdfast.gateway.middleware.body_limits import MAX_BODY
 from holdfast.gateway.openapi import orchestration_lists as documents
 from holdfast.gateway.orchestration_lists import Cursor, InstanceFilter
+from holdfast.gateway.orchestration_reruns import FROM_FAILURE
 from holdfast.gateway.routing import Endpoint
 from holdfast.kinds import ORCHESTRATION_TYPE
 from holdfast.names import check_id, qualify
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.gateway.http_request import HttpRequest
+    from holdfast.gateway.orchestration_reruns import Reruns
     from holdfast.runtime.contract import HostClient
 
 Answer = dict[str, Any]
@@ -45,7 +47,7 @@ class BulkFilter(InstanceFilter):
 
 
 class BulkBody(Request):
-    action: Literal["cancel", "suspend", "resume", "delete", "raise"]
+    action: Literal["cancel", "suspend", "resume", "delete", "rerun", "raise"]
     filter: Annotated[BulkFilter, Field(description="As in the list of instances.")] = BulkFilter()
     all: Annotated[bool, Field(description="As in the filter.")] = False
     limit: Annotated[
@@ -76,6 +78,7 @@ _CALLS: dict[str, Callable[[BulkBody], tuple[str, Any]]] = {
     "suspend": lambda body: ("Suspend", {"reason": body.reason}),
     "resume": lambda _: ("Resume", None),
     "delete": lambda _: ("Delete", {"force": False}),
+    "rerun": lambda _: ("Rerun", None),
     "raise": lambda body: ("RaiseEvent", {"name": body.event, "data": body.data}),
 }
 
@@ -83,8 +86,9 @@ _CALLS: dict[str, Callable[[BulkBody], tuple[str, Any]]] = {
 class BulkActions:
     """The handler."""
 
-    def __init__(self, client: HostClient) -> None:
+    def __init__(self, client: HostClient, reruns: Reruns) -> None:
         self._client = client
+        self._reruns = reruns
         self._batcher = CallBatcher.of(client, ORCHESTRATION_TYPE)
 
     def endpoints(self) -> Sequence[Endpoint]:
@@ -133,7 +137,10 @@ class BulkActions:
         async def work() -> None:
             for name in waiting:
                 try:
-                    raise_for_refusal(await self._batcher.call(qualify(tenant, name), method, sent))
+                    if method == "Rerun":
+                        await self._reruns.rerun(tenant, name, FROM_FAILURE)
+                    else:
+                        raise_for_refusal(await self._batcher.call(qualify(tenant, name), method, sent))
                 except NotFound:
                     # The index may still have an instance that is deleted already.
                     if method != "Delete":

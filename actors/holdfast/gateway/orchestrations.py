@@ -133,7 +133,7 @@ class Orchestrations:
         request = {"name": name, **body.options(), "seed": secrets.token_hex(8)}
         tenant = call.caller.tenant
         given = body.instance_id
-        with self._fresh_ids.name(tenant) if given is None else nullcontext(_new_id(given)) as instance_id:
+        with self._fresh_ids.name(tenant) if given is None else nullcontext(new_id(given)) as instance_id:
             answer = await self._ask(qualify(tenant, instance_id), "Start", request)
         result: Answer = {name: answer[name] for name in ("instance_id", "created", "delivered") if name in answer}
         return Accepted(result) if answer["created"] else result
@@ -192,7 +192,7 @@ class Orchestrations:
         return raise_for_refusal(await self._batcher.call(address, method, dump(data)))
 
 
-def _new_id(given: str) -> str:
+def new_id(given: str) -> str:
     if given in RESERVED_IDS:
         raise InvalidRequest(f"instance_id: {given} is the path of another call, choose another id.")
     return check_id(given, "instance id")

@@ -454,6 +454,22 @@ async def spinning(ctx: Context) -> None:
         await asyncio.sleep(0)
 
 
+@app.activity
+async def pack(order: str) -> str:
+    """Fails until the test says that it is mended."""
+    effect("packs")
+    if not (FOLDER / f"mended-{order}").exists():
+        raise ValueError("the press is jammed")
+    return f"{order} packed"
+
+
+@app.orchestration
+async def packing(ctx: Context, order: str) -> list[Any]:
+    ctx.set_tags({"stage": "packing"})
+    first = await ctx.call(double, 4)
+    return [first, await ctx.call(pack, order), ctx.instance_id]
+
+
 @app.orchestration
 async def steps(ctx: Context, number: int) -> int:
     first = await ctx.call(count, number)

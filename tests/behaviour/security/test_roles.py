@@ -57,6 +57,7 @@ ROLES = {
     f"GET {ONE}/wait": "reader",
     f"POST {ONE}/suspend": "operator",
     f"POST {ONE}/resume": "operator",
+    f"POST {ONE}/rerun": "operator",
     f"DELETE {ONE}": "operator",
     "GET /definitions": "reader",
     "GET /workers": "reader",

@@ -233,6 +233,7 @@ async def test_instances_of_the_same_id_are_apart(server: Server) -> None:
         theirs.tell("cancel"),
         theirs.tell("suspend"),
         theirs.tell("resume"),
+        theirs.tell("rerun"),
         theirs.tell("outcome", of="activity", execution_id=1, scheduled_seq=2, result="1"),
         theirs.delete(force=True),
     ):

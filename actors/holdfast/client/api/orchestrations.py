@@ -29,6 +29,10 @@ class RunCalls:
         self._connection = connection
         self._path = f"orchestrations/{instance_id}"
 
+    def of(self, instance_id: str) -> RunCalls:
+        """Returns the calls for another instance."""
+        return RunCalls(self._connection, instance_id)
+
     async def start(
         self, name: str, input_text: bytes, version: str | None, options: Mapping[str, Any] | None = None
     ) -> Answer:
@@ -107,6 +111,11 @@ class RunCalls:
 
     async def resume(self) -> Answer:
         return await self._post("resume", {})
+
+    async def rerun(self, instance_id: str, fields: Mapping[str, Any]) -> Answer:
+        # Safe to repeat: the same cut of the same instance is not rerun again under an id.
+        given = {name: value for name, value in fields.items() if value is not None}
+        return await self._post("rerun", {"instance_id": check_id(instance_id, "instance id"), **given})
 
     async def delete(self, *, force: bool) -> Answer:
         params = {"force": "true"} if force else None

@@ -26,6 +26,11 @@ class StartAnswer(Answer):
     delivered: bool | None = None
 
 
+class RerunAnswer(Answer):
+    instance_id: str
+    created: bool
+
+
 class FailureShown(Answer):
     type: str
     message: str
@@ -54,6 +59,12 @@ class WaitingShown(Answer):
     scheduled_seq: int | None
 
 
+class RerunOfShown(Answer):
+    instance_id: str
+    execution_id: int
+    from_seq: int
+
+
 class StatusAnswer(Answer):
     instance_id: str
     name: str
@@ -74,6 +85,9 @@ class StatusAnswer(Answer):
     reason: str | None = None
     blocked: BlockedShown | None = None
     parent: dict[str, Any] | None = None
+    rerun_of: RerunOfShown | None = None
+    #: The ids of the last 100 reruns.
+    reruns: list[str] | None = None
 
 
 class HistoryAnswer(Answer):
@@ -155,6 +169,22 @@ def start(body: type[BaseModel]) -> Document:
         errors.OrchestrationEnded,
         body=body,
         sent={"instance_id": "order-17", "input": {"order": 17}, "tags": {"customer": "acme"}},
+        required=False,
+        status=202,
+    )
+    described["responses"]["200"] = described["responses"]["202"]
+    return described
+
+
+def rerun(body: type[BaseModel]) -> Document:
+    described = document(
+        "Rerun an instance: start a new one from a part of its history",
+        RerunAnswer,
+        {"instance_id": "order-17-again", "created": True},
+        errors.NotFound,
+        errors.Conflict,
+        body=body,
+        sent={"from": "failure", "instance_id": "order-17-again"},
         required=False,
         status=202,
     )

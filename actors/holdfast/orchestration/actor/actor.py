@@ -18,7 +18,7 @@ from holdfast.errors import (
 from holdfast.kinds import ENDING, HEAD, INPUT, ORCHESTRATION_TYPE
 from holdfast.logs import counted, log_fields, set_log_fields
 from holdfast.names import is_of_default_tenant, split_instance_actor
-from holdfast.orchestration.actor import deletion
+from holdfast.orchestration.actor import deletion, reruns
 from holdfast.orchestration.actor.cache import InstanceCache
 from holdfast.orchestration.actor.dispatcher import EffectDispatcher
 from holdfast.orchestration.actor.loaded_instance import LoadedInstance, TurnFull
@@ -120,6 +120,15 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def Delete(self, data: Answer | None = None) -> Answer:
         return await self._one("Delete", data)
+
+    async def CopyHistory(self, data: Answer) -> Answer:
+        return await self._one("CopyHistory", data)
+
+    async def Rerun(self, data: Answer) -> Answer:
+        return await self._one("Rerun", data)
+
+    async def NoteRerun(self, data: Answer) -> Answer:
+        return await self._one("NoteRerun", data)
 
     async def Complete(self, data: Answer) -> Answer:
         return await self._one("Complete", data)
@@ -431,6 +440,15 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         await deletion.delete(turn, state, self.registry, self.now())
         return {"success": True}
 
+    async def _copy_history(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
+        return await reruns.copy_history(turn, _existing(state.record), data)
+
+    async def _rerun(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
+        return reruns.begin(state, self.registry, data, self.now())
+
+    async def _note_rerun(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
+        return reruns.note(state, data)
+
     async def _listed(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         state.record.listed = requests.ListedRequest.parse(data).indexed_as
         state.record.keep_indexed()
@@ -609,10 +627,13 @@ _LOOKS = {
     "Heartbeat": OrchestrationActor._heartbeat,
     "Check": OrchestrationActor._check,
     "Delete": OrchestrationActor._delete,
+    "CopyHistory": OrchestrationActor._copy_history,
+    "Rerun": OrchestrationActor._rerun,
+    "NoteRerun": OrchestrationActor._note_rerun,
     "ConfirmIndexed": OrchestrationActor._listed,
     "ConfirmDispatched": OrchestrationActor._confirm_dispatched,
     "Rescue": OrchestrationActor._rescue,
 }
-_READS = frozenset({"Status", "State", "Wait", "History", "Reply", "IsAwaited"})
+_READS = frozenset({"Status", "State", "Wait", "History", "CopyHistory", "Reply", "IsAwaited"})
 #: Methods whose replies contain payloads and can be large.
-_PAYLOAD_READS = frozenset({"Status", "Wait", "History", "Request", "Reply"})
+_PAYLOAD_READS = frozenset({"Status", "Wait", "History", "CopyHistory", "Request", "Reply"})

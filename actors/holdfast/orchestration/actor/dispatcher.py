@@ -17,6 +17,7 @@ from holdfast.names import qualify
 from holdfast.orchestration.core.effects import (
     CancelSubOrchestration,
     DeleteRecords,
+    NoteRerun,
     NotifyParent,
     RunActivity,
     StartSubOrchestration,
@@ -74,6 +75,10 @@ class EffectDispatcher:
                 await self._cancel(effect)
             elif isinstance(effect, NotifyParent):
                 await self._tell(effect)
+            elif isinstance(effect, NoteRerun):
+                # Any reply is fine: a source that was deleted needs no note.
+                note = {"incarnation": effect.incarnation, "rerun_id": effect.rerun_id}
+                await self._call(ORCHESTRATION_TYPE, effect.instance_id, "NoteRerun", note)
             elif isinstance(effect, DeleteRecords):
                 await self._delete_records(effect)
             else:

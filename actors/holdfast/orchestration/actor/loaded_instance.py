@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
 from holdfast.kinds import ENDING
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from holdfast.orchestration.core.effects import Effect
     from holdfast.orchestration.core.history import Event
-    from holdfast.orchestration.core.instance import Reply
+    from holdfast.orchestration.core.instance import Reply, TurnResult
     from holdfast.orchestration.core.messages import Message
     from holdfast.orchestration.registry import Registry
     from holdfast.orchestration.storage.record import InstanceRecord
@@ -72,7 +72,8 @@ class LoadedInstance:
     ) -> None:
         self.record = record
         self._tenant = tenant
-        self._about = {"instance_id": record.instance_id, "tenant": tenant}
+        #: The fields of log lines that are about it.
+        self.about = {"instance_id": record.instance_id, "tenant": tenant}
         #: Whether the instance was loaded from the store, as opposed to new.
         self.restored = restored
         #: For an instance loaded after its end: the index entry that was written before, or that recovery writes.
@@ -119,6 +120,15 @@ class LoadedInstance:
             return False
         return not record.begun or record.blocking.delivering
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of :class:`Instance` for an instance whose mail and replies are stored."""
+        return {
+            "answered": self.record.replies,
+            "mail_is_stored": True,
+            "executions_at_once": _EXECUTIONS_AT_ONCE,
+        }
+
     def is_another(self, incarnation: str | None) -> bool:
         """Returns whether a message with this incarnation is meant for an earlier instance with the same id."""
         return incarnation is not None and self.record.exists and incarnation != self.record.seed
@@ -143,16 +153,9 @@ class LoadedInstance:
         # Read before anything changes: a read error leaves the instance BLOCKED, and is retried.
         kept = await turn.drive(record.blocking.inbox.first()) if was_blocked else []
         try:
-            with code_fields(self._about):
+            with code_fields(self.about):
                 self._instance = Instance.restore(
-                    self._registry,
-                    record.instance_id,
-                    events,
-                    begun=record.begun,
-                    event_ids=event_ids,
-                    answered=record.replies,
-                    mail_is_stored=True,
-                    executions_at_once=_EXECUTIONS_AT_ONCE,
+                    self._registry, record.instance_id, events, begun=record.begun, event_ids=event_ids, **self.options
                 )
         except Blocked as blocked:
             self._block(blocked)
@@ -256,22 +259,18 @@ class LoadedInstance:
             if isinstance(message, ActivityOutcome)
         }
         try:
-            with code_fields(self._about):
+            with code_fields(self.about):
                 delivery = instance.deliver(messages, now, fire_timers=fire_timers)
         except Blocked as blocked:
             self._block(blocked)
             return None
-        self._note_overrun(instance, now)
-        self._note_failure(delivery.events)
         self._retried += [
             event.name for event in delivery.events if isinstance(event, ActivityScheduled) and event.attempt > 1
         ]
         if self.record.blocking.reason is not None:
             self.record.blocking.go_on()
             self._log(logging.INFO, "orchestration %s is no longer BLOCKED and continues", instance.instance_id)
-        self.record.add_turn(instance, delivery.events, delivery.effects, now)
-        self.answered += [event.request_id for event in delivery.events if isinstance(event, RequestAnswered)]
-        self._note_retention(delivery.effects)
+        self._add(instance, delivery, now)
         for place, (message, reply) in enumerate(zip(messages, delivery.replies, strict=True)):
             call = called.get(place)
             if reply is Verdict.NEVER_SCHEDULED:
@@ -281,6 +280,19 @@ class LoadedInstance:
                 outcome = outcome_of(None if message.error is None else message.error.kind)
                 self._latencies.append((call.name, outcome, max(0.0, now - call.timestamp)))
         return delivery.replies
+
+    def adopt(self, instance: Instance, delivery: TurnResult) -> None:
+        """Takes over a new instance with its first events and effects."""
+        self.forget_instance()
+        self._instance = instance
+        self._add(instance, delivery, self._now())
+
+    def _add(self, instance: Instance, delivery: TurnResult, now: float) -> None:
+        self._note_overrun(instance, now)
+        self._note_failure(delivery.events)
+        self.record.add_turn(instance, delivery.events, delivery.effects, now)
+        self.answered += [event.request_id for event in delivery.events if isinstance(event, RequestAnswered)]
+        self._note_retention(delivery.effects)
 
     def _note_retention(self, effects: Sequence[Effect]) -> None:
         retention = self.record.retention
@@ -465,7 +477,7 @@ class LoadedInstance:
         self._count_start_and_end()
         lines, self._to_be_logged = self._to_be_logged, []
         for level, message, arguments, trace in lines:
-            log.log(level, message, *arguments, extra=about(trace, **self._about))
+            log.log(level, message, *arguments, extra=about(trace, **self.about))
 
     def _label(self, activity: str) -> str:
         return UNDECLARED if self._registry.activity(activity) is None else activity
@@ -492,7 +504,7 @@ class LoadedInstance:
             instance = await self.bring_back(turn, again=True, deliver=False)
             if instance is None:
                 return  # BLOCKED: its code took no step
-            with code_fields(self._about):
+            with code_fields(self.about):
                 delivery = instance.fail(error, now)
             self._note_failure(delivery.events)
             self.record.add_turn(instance, delivery.events, delivery.effects, now)

@@ -67,6 +67,18 @@ class OrchestrationServiceInterface(ActorInterface):
         """``{request_id, notify}``: returns the reply to a request as ``Request`` does, or calls the notifier later."""
 
     @abstractmethod
+    async def CopyHistory(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{execution_id, after}``: returns ``{execution_id, events, last, seed}``, events as stored, for a rerun."""
+
+    @abstractmethod
+    async def Rerun(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{copied, version}``: starts this instance from events copied from another one, unless it exists."""
+
+    @abstractmethod
+    async def NoteRerun(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{rerun_id, incarnation}``: adds a rerun of this instance to its list."""
+
+    @abstractmethod
     async def Complete(self, data: dict[str, Any]) -> dict[str, Any]:
         """Delivers the outcome of an activity or a child that this instance scheduled."""
 

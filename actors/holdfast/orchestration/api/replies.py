@@ -94,6 +94,10 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
         answer["blocked"] = shown_reason(record.blocking.reason)
     if record.parent is not None:
         answer["parent"] = shown_parent(record.parent.dump())
+    if record.rerun_of is not None:
+        answer["rerun_of"] = {name: record.rerun_of[name] for name in ("instance_id", "execution_id", "from_seq")}
+    if record.reruns:
+        answer["reruns"] = record.reruns
     return answer
 
 
@@ -141,7 +145,7 @@ def shown_event(event: Event) -> Answer:
         shown["error"] = shown_failure(shown["error"])
     if "parent" in shown:
         shown["parent"] = shown_parent(shown["parent"])
-    for hidden in ("seed", "mail", "mailboxes"):
+    for hidden in ("seed", "mail", "mailboxes", "origins", "original_id"):
         shown.pop(hidden, None)
     return shown
 

@@ -237,6 +237,23 @@ class HistoryRequest(Request):
     recorded: bool = False
 
 
+class CopyHistoryRequest(Request):
+    #: The current execution when left out.
+    execution_id: Annotated[int | None, Field(ge=1)] = None
+    #: The number of the last event that the caller has.
+    after: Annotated[int, Field(ge=0)] = 0
+
+
+class StartRerunRequest(Request):
+    copied: dict[str, Any]
+    version: Annotated[str | None, Field(max_length=255)] = None
+
+
+class NoteRerunRequest(Request):
+    rerun_id: str
+    incarnation: str
+
+
 class DeleteRequest(Request):
     force: bool = False
 

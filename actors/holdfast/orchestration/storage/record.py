@@ -55,6 +55,8 @@ PAGE_BYTES = 3 * 1024 * 1024
 MAIL_BYTES = 3 * 1024 * 1024
 # State values of old executions, or of a deleted instance, that are deleted in one transaction.
 SWEEP_AT_ONCE = 200
+# The reruns that an instance lists.
+RERUNS_KEPT = 100
 # In seconds; larger than the rounding error of a timestamp.
 _RANK_STEP = 0.001
 
@@ -84,6 +86,9 @@ class InstanceRecord:
         self.outbox = Outbox()
         #: Identifies the incarnation.
         self.seed: str | None = None
+        #: Of a rerun, where its first events are from; and the ids of the last reruns of this instance.
+        self.rerun_of: dict[str, Any] | None = None
+        self.reruns: list[str] = []
         #: The entry in the instance index, as returned by :func:`indexed_as`. It is saved together with other changes;
         #: after a crash before that, the entry is written once more.
         self.listed: str | None = None
@@ -180,6 +185,17 @@ class InstanceRecord:
             self._dirty = True
         self.next_moment = instance.next_moment
         self.status = instance.status
+
+    def begin_rerun(self, rerun_of: dict[str, Any], now: float) -> None:
+        """Records that the instance, whose copied events were added, is a rerun that was created now."""
+        self.rerun_of = rerun_of
+        self.created_at = self.updated_at = now
+
+    def note_rerun(self, rerun_id: str) -> None:
+        """Adds a rerun of this instance to its list."""
+        if rerun_id not in self.reruns:
+            self.reruns = [*self.reruns, rerun_id][-RERUNS_KEPT:]
+            self._dirty = True
 
     def block(self, reason: dict[str, Any], now: float) -> bool:
         """Marks the instance as BLOCKED and schedules a retry. Returns False if it was BLOCKED for this reason."""
@@ -517,6 +533,8 @@ class InstanceRecord:
             **self.retention.dump(),
             **({"tags": self.tags} if self.tags else {}),
             **({"priority": self.priority} if self.priority else {}),
+            **({} if self.rerun_of is None else {"rerun_of": self.rerun_of}),
+            **({"reruns": self.reruns} if self.reruns else {}),
         }
 
     @classmethod
@@ -549,6 +567,7 @@ class InstanceRecord:
         record.tags, record.priority = head.get("tags", {}), head.get("priority", 0)
         record.deadline, record.retention = head.get("deadline"), Retention.restore(head)
         record.waiting_for = head.get("waiting_for", [])
+        record.rerun_of, record.reruns = head.get("rerun_of"), head.get("reruns", [])
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
         return record

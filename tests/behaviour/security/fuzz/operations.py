@@ -107,6 +107,9 @@ _SCHEMAS: dict[tuple[str, str], Schema] = {
     (ORCHESTRATION_TYPE, "IsAwaited"): requests.AwaitedRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "Heartbeat"): requests.HeartbeatRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "Delete"): requests.DeleteRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "CopyHistory"): requests.CopyHistoryRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "Rerun"): requests.StartRerunRequest.model_json_schema(),
+    (ORCHESTRATION_TYPE, "NoteRerun"): requests.NoteRerunRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "ConfirmIndexed"): requests.ListedRequest.model_json_schema(),
     (ORCHESTRATION_TYPE, "ConfirmDispatched"): requests.SentRequest.model_json_schema(),
     **{
