@@ -78,6 +78,31 @@ async def test_a_failure_shows_its_traceback_and_causes(
     await expect(page.get_by_role("button", name="Raise an event")).to_be_hidden()
 
 
+async def test_a_rerun_from_a_step_and_from_the_failure(
+    server: Server, open_page: Callable[..., Awaitable[Visit]], instance: str
+) -> None:
+    await server.start_one("failing", instance, {"customer": instance})
+    await server.ended(instance)
+    await server.start_one("mending", f"{instance}-mend", instance)
+    await server.ended(f"{instance}-mend")
+    page = (await open_page(server, f"/#/orchestration/{instance}")).page
+    step = page.locator(".bars li", has_text="fails")
+    await step.locator("summary").first.click()
+    await step.get_by_role("button", name="Rerun from here").click()
+    await expect(page.locator(".links")).to_contain_text(f"Rerun of {instance} from event 2")
+    await expect(page.locator(".now")).to_have_text("completed")
+    await expect(page.locator(".output pre")).to_have_text(f'"{instance} is there"')
+
+    await page.get_by_role("link", name=instance, exact=True).click()
+    await expect(page.locator(".links")).to_contain_text("Reruns: ")
+    await page.get_by_role("button", name="Rerun", exact=True).click()
+    await page.get_by_role("button", name="From the failure").click()
+    await expect(page.locator(".links")).to_contain_text(f"Rerun of {instance} from event 3")
+    await expect(page.locator(".now")).to_have_text("completed")
+    await page.get_by_role("button", name="Rerun", exact=True).click()
+    await expect(page.get_by_role("button", name="From the failure")).to_be_hidden()
+
+
 async def test_the_history_as_sentences_that_unfold(
     server: Server, open_page: Callable[..., Awaitable[Visit]], instance: str
 ) -> None:

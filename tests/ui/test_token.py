@@ -95,7 +95,7 @@ async def test_once_for_a_tab(closed: Server, visit: Visit) -> None:
         (
             "operator",
             ["Push", "Pop", "Pause", "Purge", "Delete"],
-            ["Raise an event", "Send a request", "Suspend", "Cancel", "Delete"],
+            ["Raise an event", "Send a request", "Suspend", "Rerun", "Cancel", "Delete"],
         ),
     ],
 )

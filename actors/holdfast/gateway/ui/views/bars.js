@@ -5,6 +5,7 @@ import { toInstance } from "../route.js";
 import { attemptsOf, stepsOf } from "../steps.js";
 import { html } from "../view.js";
 import { Failure } from "./failure.js";
+import { RerunButton } from "./rerun.js";
 
 const WORDS = { open: "goes on", good: "completed", bad: "failed", delay: "delay before the next attempt", quiet: "ended", dropped: "dropped" };
 const AXIS = [0, 0.25, 0.5, 0.75, 1];
@@ -19,7 +20,7 @@ export function Bars({ found, events, end }) {
   return html`<div class="bars">
     <div class="axis" aria-hidden="true"><span></span><span class="marks">${AXIS.map((part) =>
       html`<i style=${{ left: `${100 * part}%` }}>${part === 0 ? "0" : `+${precise(part * length)}`}</i>`)}</span></div>
-    <ol>${steps.map((step) => html`<${Row} key=${step.seq} ...${{ step, percent, end, ended }} />`)}</ol></div>`;
+    <ol>${steps.map((step) => html`<${Row} key=${step.seq} ...${{ step, found, percent, end, ended }} />`)}</ol></div>`;
 }
 
 const stateOf = (step, ended) => {
@@ -27,7 +28,7 @@ const stateOf = (step, ended) => {
   return state === "open" && ended ? "dropped" : state;
 };
 
-function Row({ step, percent, end, ended }) {
+function Row({ step, found, percent, end, ended }) {
   const attempts = attemptsOf(step);
   const first = step.parts[0];
   const last = step.parts.at(-1);
@@ -45,7 +46,7 @@ function Row({ step, percent, end, ended }) {
         style=${{ left: `${left}%`, width: `${right - left}%` }}></i>`;
     })}<em style=${placeOf(percent(first.from), percent(last.to ?? end))}>${took}</em></span>
   </summary><div class="item-body">${step.parts.filter((part) => part.event).map((part, place) => html`
-    <${Part} key=${part.seq} ...${{ part, step, title: attempts > 1 ? `Attempt ${place + 1}: ` : "" }} />`)}</div></details></li>`;
+    <${Part} key=${part.seq} ...${{ part, step, found, title: attempts > 1 ? `Attempt ${place + 1}: ` : "" }} />`)}</div></details></li>`;
 }
 
 // After the bar where there is room, else before it, else on it.
@@ -55,13 +56,14 @@ function placeOf(left, right) {
   return { right: `${100 - right}%`, marginRight: ".4rem", color: "var(--card)" };
 }
 
-function Part({ part, step, title }) {
+function Part({ part, step, found, title }) {
   const { event, end } = part;
   const value = event.input ?? event.data;
   const result = end?.result ?? end?.reply ?? (end === event ? undefined : end?.data);
   return html`<div class="part-body">
     <p class="row"><span>${title}${moment(new Date(part.from))}${part.to && ` to ${moment(new Date(part.to))}`}${event.queue && `, queue ${event.queue}`}</span>
-      ${step.child && html`<a href=${toInstance(step.child)}>${step.child}</a>`}</p>
+      ${step.child && html`<a href=${toInstance(step.child)}>${step.child}</a>`}
+      <${RerunButton} found=${found} seq=${part.seq} /></p>
     ${value !== undefined && value !== null && html`<p class="quiet">Input</p><${Payload} value=${value} name="Input" />`}
     ${result !== undefined && result !== null && html`<p class="quiet">Result</p><${Payload} value=${result} name="Result" />`}
     ${end?.error && html`<${Failure} error=${end.error} />`}

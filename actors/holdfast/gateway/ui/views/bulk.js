@@ -5,7 +5,7 @@ import { Form, Outcome, useAction } from "../parts.js";
 import { html, useState } from "../view.js";
 
 const WORDS = {
-  cancel: "Cancel", suspend: "Suspend", resume: "Resume", delete: "Delete",
+  cancel: "Cancel", suspend: "Suspend", resume: "Resume", rerun: "Rerun from the failure", delete: "Delete",
 };
 const DANGEROUS = new Set(["cancel", "delete"]);
 const REPEATED = new Set(["status", "tag"]);
@@ -14,6 +14,7 @@ const one = {
   cancel: (id) => post(path`orchestrations/${id}/cancel`, "{}"),
   suspend: (id) => post(path`orchestrations/${id}/suspend`),
   resume: (id) => post(path`orchestrations/${id}/resume`),
+  rerun: (id) => post(path`orchestrations/${id}/rerun`, '{"from": "failure"}'),
   delete: (id) => remove(path`orchestrations/${id}`),
 };
 

@@ -87,10 +87,13 @@ function Body({ found, events, children: started, onMore }) {
 }
 
 function Links({ found, started }) {
-  if (!found.parent && started.length === 0) return null;
+  const { rerun_of: source, reruns = [] } = found;
+  if (!found.parent && !source && reruns.length === 0 && started.length === 0) return null;
   const links = (ids) => ids.map((id, place) => html`${place > 0 && ", "}<a key=${id} href=${toInstance(id)}>${id}</a>`);
   return html`<p class="links">
     ${found.parent && html`<span>Started by ${links([found.parent.instance_id])}</span>`}
+    ${source && html`<span>Rerun of ${links([source.instance_id])} from event ${number(source.from_seq)}</span>`}
+    ${reruns.length > 0 && html`<span>Reruns: ${links(reruns)}</span>`}
     ${started.length > 0 && html`<span>Children: ${links([...new Set(started.map((one) => one.instance_id))].slice(0, 20))}</span>`}
   </p>`;
 }

@@ -5,6 +5,7 @@ import { go } from "../route.js";
 import { useMay } from "../session.js";
 import { html } from "../view.js";
 import { definitionOf, Names, useDefinitions } from "./definitions.js";
+import { rerun } from "./rerun.js";
 
 const REQUEST_SECONDS = 10;
 
@@ -26,6 +27,7 @@ export function InstanceActions({ found }) {
     uses && !ended && { name: "request", text: "Send a request", panel: (given) => html`<${Request} ...${{ found, definition, run, ...given }} />` },
     operates && !ended && !suspended && { name: "suspend", text: "Suspend", run: act("Suspended.", () => post(path`orchestrations/${id}/suspend`)) },
     operates && suspended && { name: "resume", text: "Resume", run: act("Resumed.", () => post(path`orchestrations/${id}/resume`)) },
+    operates && { name: "rerun", text: "Rerun", panel: () => html`<${Rerun} found=${found} run=${run} />` },
     uses && !ended && { name: "cancel", text: "Cancel", panel: (given) => html`<${Cancel} ...${{ id, run, ...given }} />` },
     operates && { name: "delete", text: "Delete", panel: ({ close }) => html`<${Confirm} close=${close} button="Delete it" keep="Keep it"
       text=${ended ? "Permanently deletes the instance with its history and output."
@@ -88,4 +90,12 @@ function Cancel({ id, run, close }) {
   return html`<${Form} title="Cancel the instance" onSubmit=${submit}>
     <label class="wide">Reason (recorded in the history) <input name="reason" maxlength="1000" autocomplete="off" data-first /></label>
     <button class="danger">Cancel it</button><//>`;
+}
+
+function Rerun({ found, run }) {
+  const start = (from) => () => run(() => rerun(found.instance_id, from));
+  return html`<p>Starts a new instance. This one is not changed.</p><div class="row">
+    <button type="button" data-first onClick=${start({})}>From the start</button>
+    ${found.status === "FAILED" && html`<button type="button" onClick=${start({ from: "failure" })}>From the failure</button>`}
+    <span class="quiet">Or open a step below, and rerun from there.</span></div>`;
 }
