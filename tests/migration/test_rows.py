@@ -140,6 +140,19 @@ async def test_everything_comes_back_from_a_store_of_dapr(
     }
 
 
+async def test_what_postgresql_v1_cannot_store_is_named(
+    tmp_path: Path, new_database: Callable[[], Awaitable[str]]
+) -> None:
+    texts = ["a \\u0000", "a\0"]
+    rows = [(f"holdfast||Cart||{number}||text", json.dumps(text), 0, None) for number, text in enumerate(texts)]
+    source, target = make_file(tmp_path / "data" / "holdfast.db", rows), await new_database()
+    with pytest.raises(HoldfastError, match=r"Cart\|\|1\|\|text has the character U\+0000.* use v2"):
+        moved(source, target, "--create", "v1")
+    moved(source, target, "--create", "v2")
+    moved(target, f"sqlite://{tmp_path}/back/holdfast.db")
+    assert [stored(f"sqlite://{tmp_path}/back/holdfast.db")[key][0] for key, *_ in rows] == texts
+
+
 def test_numbers_of_apps_are_stored_as_daprs_host_reads_them(golden: str, tmp_path: Path) -> None:
     moved(golden, f"sqlite://{tmp_path}/state.db")
     rows = stored(f"sqlite://{tmp_path}/state.db")

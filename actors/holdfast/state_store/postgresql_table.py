@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -27,6 +28,8 @@ _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 5
 _FETCH_ROWS = 64
 _NAME = "holdfast-migrate"
+# The character U+0000 in a string of JSON; not a backslash that is followed by "u0000".
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 #: The metadata table of both components.
 _METADATA = "dapr_metadata"
 
@@ -223,6 +226,11 @@ class PostgresqlTarget(_PostgresqlTable):
             for row in rows:
                 expires = None if row.expires_at is None else datetime.fromtimestamp(row.expires_at, UTC)
                 if self._is_v1:
+                    if not row.is_binary and _NUL.search(row.value):
+                        raise InvalidRequest(
+                            f"The value {row.key} has the character U+0000, which a component state.postgresql of "
+                            "version v1 cannot store: use v2, or change that value."
+                        )
                     value = json.dumps(base64.b64encode(row.value).decode()) if row.is_binary else row.value.decode()
                     copy.write_row((row.key, value, row.is_binary, expires))
                 else:
