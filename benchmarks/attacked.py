@@ -32,6 +32,11 @@ async def waiting(ctx: Context) -> None:
 
 
 @app.orchestration
+async def idle(ctx: Context, text: str) -> None:
+    await ctx.event("never")
+
+
+@app.orchestration
 async def typed(ctx: Context, numbers: list[int]) -> int:
     return sum(numbers)
 

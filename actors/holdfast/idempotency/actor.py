@@ -29,6 +29,7 @@ class IdempotencyActor(InternalActor, IdempotencyActorInterface, Remindable):
     """The record of one tenant and key."""
 
     exact_numbers = False
+    kept_bytes = 32 * 1024
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -50,6 +50,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     """One queue, or one partition of it."""
 
     exact_numbers = False
+    kept_bytes = 128 * 1024
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -10,6 +10,7 @@ import asyncio
 import weakref
 from datetime import timedelta
 from math import ceil
+from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -46,6 +47,8 @@ Answer = TypeVar("Answer")
 # Unlimited: a reminder that gave up would leave locks that never expire.
 _NEVER_GIVE_UP = ActorReminderFailurePolicy.constant_policy(interval=timedelta(seconds=1))
 _NOTHING_OWED = float("inf")
+# Smaller values do not count among those that an actor keeps in memory.
+_SMALL_BYTES = 2 * 1024
 # A hundred years: a duration of Go, which daprd reads, has 292 at most.
 _LONGEST_PAUSE_SECONDS = 100.0 * 365 * 24 * 60 * 60
 
@@ -62,6 +65,9 @@ class DurableActor(Actor):
     #: Whether every number is preserved on every host. Holdfast's own actors store no number that a host would change,
     #: and Spark reads their values directly, so they turn this off.
     exact_numbers: ClassVar[bool] = True
+    #: How many bytes of stored values the actor keeps in memory between its turns; None for all that it knows. For
+    #: actors whose values have payloads: thousands of idle ones stay in memory.
+    kept_bytes: ClassVar[int | None] = None
 
     def __init__(self, ctx: ActorRuntimeContext, actor_id: ActorId) -> None:
         check_address(type(self).__name__, actor_id.id)
@@ -121,6 +127,9 @@ class UnitOfWork:
         self._exact = actor.exact_numbers
         self._protects_numbers = self._exact and not actor.host.keeps_numbers
         self._known: dict[str, Any] = {}
+        #: The stored sizes of values that are not small, of an actor that keeps only so much in memory.
+        self._sizes: dict[str, int] = {}
+        self._kept_bytes = actor.kept_bytes
         self._epoch = actor.host.epoch
         self._wake_armed: float | None = None
         # The next deadline of the saved state, for which there is a reminder.
@@ -204,8 +213,28 @@ class UnitOfWork:
     def _end(self, *, failed: bool) -> None:
         if failed:
             self.forget()
+        elif self._sizes:
+            self._drop_large()
         self._turns.observe(perf_counter() - self._began)
         self._lock.release()
+
+    def _note_size(self, key: str, value: bytes | None) -> None:
+        if self._kept_bytes is not None:
+            if value is not None and len(value) > _SMALL_BYTES:
+                self._sizes[key] = len(value)
+            else:
+                self._sizes.pop(key, None)
+
+    def _drop_large(self) -> None:
+        """Drops values from memory until the rest fits, the largest first. The next turn reads them again."""
+        assert self._kept_bytes is not None
+        self._sizes = {key: size for key, size in self._sizes.items() if key in self._known}
+        left = sum(self._sizes.values())
+        for key, size in sorted(self._sizes.items(), key=itemgetter(1), reverse=True):
+            if left <= self._kept_bytes:
+                break
+            left -= size
+            del self._known[key], self._sizes[key]
 
     async def _load(self, keys: tuple[str, ...]) -> None:
         missing = [key for key in keys if key not in self._known]
@@ -219,6 +248,7 @@ class UnitOfWork:
             for key in missing:
                 value = found.get(key)
                 self._known[key] = None if value is None else self._parsed(key, value)
+                self._note_size(key, value)
 
     def _parsed(self, key: str, value: bytes) -> Any:
         try:
@@ -260,6 +290,7 @@ class UnitOfWork:
         for change in changes:
             if change.value is None:
                 self._known.pop(change.key, None)
+            self._note_size(change.key, change.value)
 
     async def _commit(self, changes: list[StateChange]) -> None:
         host = self._actor.host

@@ -55,6 +55,7 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
     """One schedule. :func:`schedule_actor` makes the class that is registered with a host."""
 
     exact_numbers = False
+    kept_bytes = 32 * 1024
 
     registry: ClassVar[Registry]
 

@@ -34,6 +34,12 @@ async def waits(ctx: Context) -> Any:
 
 
 @app.orchestration
+async def takes(ctx: Context, text: str) -> int:
+    await ctx.event("go")
+    return len(text)
+
+
+@app.orchestration
 async def calls(ctx: Context) -> None:
     await ctx.call(never_run, 1)
 
@@ -46,7 +52,7 @@ class Stage(InstanceStage):
         return (*OWN_ACTORS, orchestration_actor(app.registry))
 
     async def start(self) -> None:
-        with patch.object(cache.InstanceCache.__init__, "__defaults__", (3,)):
+        with patch.object(cache.InstanceCache.__init__, "__defaults__", (3, 1_000_000)):
             InstanceCache.of(self.host.client)
         await super().start()
 
@@ -100,13 +106,49 @@ def test_one_that_has_gone_is_not_kept() -> None:
     cups = [_Cup() for _ in range(5)]
     for cup in cups:
         kept.used(cup)
-    assert len(kept._cached) == 1
+    assert len(kept._sizes) == 1
     kept.left(cups[-1])
-    assert len(kept._cached) == 0
+    assert len(kept._sizes) == 0
     kept.used(cups.pop())
     del cup
     cups.clear()
     gc.collect()
     other = _Cup()
     kept.used(other)
-    assert [mark() for mark in kept._cached] == [other]
+    assert [mark() for mark in kept._sizes] == [other]
+
+
+class _Busy:
+    def evict(self) -> bool:
+        return False
+
+
+def test_large_ones_leave_before_there_are_many() -> None:
+    kept = InstanceCache(most=100, most_bytes=50)
+    cups = [_Cup() for _ in range(30)]
+    for cup in cups:
+        kept.used(cup, 10)
+    assert (len(kept._sizes), kept._bytes) == (5, 50)
+    # One that grows counts once; one that is too large by itself stays while it is the last that was used.
+    kept.used(cups[-1], 60)
+    assert (len(kept._sizes), kept._bytes) == (1, 60)
+    busy = [_Busy() for _ in range(10)]
+    for one in busy:
+        kept.used(one, 10)
+    assert len(kept._sizes) == 10
+    for left in (*busy, cups[-1]):
+        kept.left(left)
+    assert (len(kept._sizes), kept._bytes) == (0, 0)
+
+
+@on_stage
+async def test_instances_with_large_inputs_are_not_all_kept(stage: Stage) -> None:
+    InstanceCache.of(stage.host.client)._most = 100
+    InstanceCache.of(stage.host.client)._most_bytes = 250_000
+    for number in range(10):
+        await stage.ask(f"i-{number}", "Start", name="takes", input="x" * 100_000)
+    await asyncio.sleep(60)
+    assert len(stage.warm()) <= 3
+    for number in range(10):
+        await stage.ask(f"i-{number}", "RaiseEvent", name="go", data=number)
+        assert (await stage.ask(f"i-{number}", "Status"))["output"] == 100_000

@@ -306,7 +306,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         self._count_blocked(record.blocking.reason is not None)
         self._reply_subscribers.notify(waiting_for(self.id.id), replied)
         self._run_background(state, news)
-        self._cache.used(self)
+        self._cache.used(self, state.input_size)
         return replies
 
     def _is_full(self, state: LoadedInstance, method: str) -> bool:

@@ -1,7 +1,7 @@
 """Keeps the most recently used instances in memory between their turns, and evicts the others.
 
 An evicted instance releases its state and its code; both are restored from the store when needed. The memory of a
-process therefore depends on its activity, not on the number of waiting instances.
+process therefore depends on its activity, not on the number of waiting instances, nor on the size of their inputs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
 MAX_CACHED_INSTANCES = 2000
+#: The most bytes of inputs of the instances in memory. As objects they take about as much again.
+MAX_CACHED_BYTES = 64 * 1024 * 1024
 # How many of the least recently used instances are considered for eviction at each use.
 _CONSIDERED = 4
 
@@ -30,10 +32,12 @@ class InstanceCache:
 
     _of: ClassVar[weakref.WeakKeyDictionary[HostClient, InstanceCache]] = weakref.WeakKeyDictionary()
 
-    def __init__(self, most: int = MAX_CACHED_INSTANCES) -> None:
+    def __init__(self, most: int = MAX_CACHED_INSTANCES, most_bytes: int = MAX_CACHED_BYTES) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         # Weak references: the cache must not keep a deactivated actor alive.
-        self._cached: OrderedDict[weakref.ref[Evictable], None] = OrderedDict()
+        self._sizes: OrderedDict[weakref.ref[Evictable], int] = OrderedDict()
+        self._bytes = 0
 
     @classmethod
     def of(cls, client: HostClient) -> InstanceCache:
@@ -42,17 +46,29 @@ class InstanceCache:
             known = cls._of[client] = cls()
         return known
 
-    def used(self, instance: Evictable) -> None:
+    def used(self, instance: Evictable, size: int = 0) -> None:
+        """Notes that an instance was used, and how large its input is."""
         mark = weakref.ref(instance)
-        self._cached[mark] = None
-        self._cached.move_to_end(mark)
-        for oldest in list(islice(self._cached, max(0, min(_CONSIDERED, len(self._cached) - self._most)))):
+        self._drop(mark)
+        self._sizes[mark] = size
+        self._bytes += size
+        if not self._is_full():
+            return
+        for oldest in list(islice(self._sizes, _CONSIDERED)):
+            if oldest is mark or not self._is_full():
+                return
             cached = oldest()
             if cached is None or cached.evict():
-                del self._cached[oldest]
+                self._drop(oldest)
             else:
                 # Move it to the end, so that others are considered next.
-                self._cached.move_to_end(oldest)
+                self._sizes.move_to_end(oldest)
 
     def left(self, instance: Evictable) -> None:
-        self._cached.pop(weakref.ref(instance), None)
+        self._drop(weakref.ref(instance))
+
+    def _is_full(self) -> bool:
+        return len(self._sizes) > self._most or self._bytes > self._most_bytes
+
+    def _drop(self, mark: weakref.ref[Evictable]) -> None:
+        self._bytes -= self._sizes.pop(mark, 0)

@@ -109,6 +109,12 @@ class LoadedInstance:
         return bool(self.record.outbox) or self.needs_indexing
 
     @property
+    def input_size(self) -> int:
+        """The size of the input in memory."""
+        started = None if self._instance is None else self._instance.started
+        return 0 if started is None else len(started.input or "")
+
+    @property
     def settled(self) -> bool:
         return self.record.settled and not self.goes_on and not self.needs_indexing
 
