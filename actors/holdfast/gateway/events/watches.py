@@ -77,7 +77,11 @@ class Watches:
         """Opens a stream, which first reports each topic once. Raises RateLimited when too many are open."""
         if self._stopping:
             raise HostStopping
-        if len(self._streams[tenant]) >= MOST_OF_TENANT or sum(map(len, self._streams.values())) >= MOST_STREAMS:
+        # Not indexed, which would keep the name of every tenant that is refused.
+        if (
+            len(self._streams.get(tenant, ())) >= MOST_OF_TENANT
+            or sum(map(len, self._streams.values())) >= MOST_STREAMS
+        ):
             raise RateLimited("Too many event streams are open. Ask for the state instead.", retry_after=30)
         stream = Stream(topics)
         for topic in stream.topics & self._states[tenant].keys():

@@ -192,7 +192,16 @@ def described(document: Mapping[str, Any]) -> Iterator[Operation]:
 
 def undescribed() -> Iterator[Operation]:
     """What the document leaves out, and what is not there."""
-    for path in ("/", "/openapi.json", "/v1.0/healthz", "/v1.0/metadata", "/queue", "/v1.0", "/actors/x/y/method/z"):
+    for path in (
+        "/",
+        "/openapi.json",
+        "/v1.0/healthz",
+        "/v1.0/metadata",
+        "/queue",
+        "/v1.0",
+        "/actors/x/y/method/z",
+        "/events",
+    ):
         yield Operation("GET", path)
     for verb in ("PATCH", "HEAD", "OPTIONS", "TRACE"):
         yield Operation(verb, "/queue/{queue}/push")
