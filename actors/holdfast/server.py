@@ -58,10 +58,11 @@ from holdfast.idempotency.actor import IdempotencyActor
 from holdfast.idempotency.usage_actor import RecordUsageActor
 from holdfast.idempotency.usage_reports import UsageReports
 from holdfast.orchestration.actor.actor import orchestration_actor
+from holdfast.orchestration.actor.cache import save_arrivals
 from holdfast.orchestration.index.instance_index import InstanceIndexActor
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
 from holdfast.orchestration.recovery.recheck import Recheck
-from holdfast.orchestration.recovery.rescuer import RescueList, RescuerActor
+from holdfast.orchestration.recovery.rescuer import RescuerActor
 from holdfast.orchestration.registry import Registry
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -386,7 +387,7 @@ async def _finish(
         # Requests that arrive from now on are not awaited here: a busy server would never stop.
         if requests := set(server.server_state.tasks):
             together.create_task(asyncio.wait(requests, timeout=grace))
-    await RescueList.of(gateway.host.client).settle(_SETTLE_SECONDS)
+    await save_arrivals(gateway.host.client, _SETTLE_SECONDS)
     await gateway.close()
     await UsageReports.of(gateway.host.client).close()
     await gateway.host.finish_turns()

@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError
 from holdfast.kinds import IDEMPOTENCY_TYPE, OWN_TYPES, WAKE_LIST_TYPE
 from holdfast.runtime.embedded import sqlite
 from holdfast.runtime.embedded.data_folder import DataFolder
+from holdfast.runtime.late_reminders import WAKE
 from tests.golden.test_golden import GOLDEN
 from tests.golden.test_golden import restore as restore_golden
 
@@ -77,11 +78,15 @@ def golden(tmp_path: Path) -> str:
     ]
     make_file(file, rows)
     with closing(sqlite3.connect(file)) as connection, connection:
-        marks = ", ".join("?" * len(REMINDER))
-        connection.execute(
-            f"INSERT INTO holdfast_reminders ({', '.join(REMINDER)}) VALUES ({marks})", tuple(REMINDER.values())
-        )
+        add_reminder(connection, REMINDER)
     return f"sqlite://{file}"
+
+
+def add_reminder(connection: sqlite3.Connection, reminder: dict[str, Any]) -> None:
+    marks = ", ".join("?" * len(reminder))
+    connection.execute(
+        f"INSERT INTO holdfast_reminders ({', '.join(reminder)}) VALUES ({marks})", tuple(reminder.values())
+    )
 
 
 def moved(source: str, target: str, *options: str) -> str:
@@ -186,6 +191,14 @@ def test_ended_instances_are_woken_when_their_retention_is_over(golden: str, tmp
         moved(golden, f"sqlite://{tmp_path}/{name}.db", *options)
     assert ended(f"sqlite://{tmp_path}/kept.db") == set()
     assert ended(f"sqlite://{tmp_path}/deleted.db") == {"large", "broken"}
+
+
+def test_an_instance_that_its_own_reminder_recovers_is_woken(golden: str, tmp_path: Path) -> None:
+    """Its process crashed before it had sent its effects, and no rescuer knows of it."""
+    with closing(sqlite3.connect(golden.removeprefix("sqlite://"))) as connection, connection:
+        add_reminder(connection, REMINDER | {"actor_type": "OrchestrationActor", "actor_id": "large", "name": WAKE})
+    moved(golden, f"sqlite://{tmp_path}/state.db")
+    assert ["OrchestrationActor", "large"] in wake_list(f"sqlite://{tmp_path}/state.db")
 
 
 async def test_a_migration_that_fails_leaves_nothing(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.runtime.contract import ActorAddress
-    from holdfast.runtime.in_process.storage import Write
+    from holdfast.runtime.in_process.storage import ReminderChange, Write
 
 QUEUES = {"orders": 8, "orders-deadletter": 1, "elsewhere": 1}
 
@@ -101,11 +101,12 @@ class Disk(MemoryStorage):
         super().__init__(now)
         self.failed: Callable[[Sequence[Write]], None]
 
-    async def save(self, writes: Sequence[Write]) -> None:
+    async def save(self, writes: Sequence[Write], reminders: Sequence[ReminderChange] = ()) -> None:
         try:
-            await super().save(writes)
+            await super().save(writes, reminders)
         except BaseException:
-            self.failed(writes)
+            if writes:
+                self.failed(writes)
             raise
 
 
@@ -123,7 +124,10 @@ class Server:
         self._stopped = False
         #: How often the scheduler went down since all was calm.
         self._outages = 0
-        self._host = Host(seed=seed, storage=self.storage, idle_timeout=scenario.idle_timeout)
+        # Of every other seed, reminders are saved together with state, as on the embedded host.
+        self._host = Host(
+            seed=seed, storage=self.storage, idle_timeout=scenario.idle_timeout, saves_reminders=bool(seed % 2)
+        )
         self._connect()
 
     async def start(self) -> None:

@@ -47,4 +47,5 @@ def test_everything_comes_to_its_end(part: int) -> None:
 def test_what_found_a_fault_finds_none(fault: str) -> None:
     focus, seeds = FOUND[fault]
     for seed in seeds:
-        simulate_instances(seed, 6, focus)
+        for saves_reminders in (False, True):
+            simulate_instances(seed, 6, focus, saves_reminders=saves_reminders)

@@ -21,11 +21,12 @@ class BackgroundTasks:
     """Runs at most one task of each name at a time. A task started again while it runs is run once more.
 
     A task is outside every turn, so two actors that call each other do not deadlock. A failed task is only logged: its
-    starter also has a reminder that starts it again.
+    starter also has a reminder that starts it again. ``idle`` is called when no task runs any more.
     """
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, idle: Callable[[], None] | None = None) -> None:
         self._owner = owner
+        self._idle = idle
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
 
@@ -61,6 +62,8 @@ class BackgroundTasks:
         finally:
             self._again.pop(name, None)
             del self._running[name]
+            if not self._running and self._idle is not None:
+                self._idle()
 
 
 async def run_some_at_once(calls: Iterable[Coroutine[Any, Any, Result]], at_once: int) -> list[Result]:

@@ -50,6 +50,9 @@ class HostClient(DaprActorClientBase):
     #: Whether state preserves every number. If not, values are stored through ``exact_numbers``.
     keeps_numbers: bool = True
 
+    #: Whether :meth:`save_with_reminder` and :meth:`postpone_wake` are supported: reminders and state share a store.
+    saves_reminders: bool = False
+
     @cached_property
     def metrics(self) -> Metrics:
         """The metrics of this host."""
@@ -83,6 +86,19 @@ class HostClient(DaprActorClientBase):
 
         Raises SaveUnanswered when the outcome is unknown; the changes may still be made later.
         """
+
+    async def save_with_reminder(
+        self, actor_type: str, actor_id: str, changes: Sequence[StateChange], wake_at: float
+    ) -> None:
+        """Like :meth:`save_state`, and registers the actor's reminder for this time in the same transaction."""
+        raise NotImplementedError
+
+    def postpone_wake(self, actor_type: str, actor_id: str, armed: float, wake_at: float | None) -> None:
+        """Moves the actor's reminder from ``armed`` to a later time, or removes it, in some later transaction.
+
+        If the process ends before that, the reminder fires at the earlier time.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,19 @@ class UnitOfWork:
     def woken(self) -> None:
         self._wake_armed = None
 
+    def postpone_wake(self, wake_at: float | None) -> None:
+        """Moves the reminder to the next deadline, if that is later; None if there is no deadline.
+
+        Without this, the reminder fires at the earlier time, and in vain. Does nothing on a host that cannot move it
+        together with some later save.
+        """
+        armed = self._wake_armed
+        if armed is None or not self._actor.host.saves_reminders or (wake_at is not None and wake_at <= armed):
+            return
+        self._actor.host.postpone_wake(self._type, self._id, armed, wake_at)
+        self._wake_armed = wake_at
+        self._owed = _NOTHING_OWED if wake_at is None else wake_at
+
     async def rearm(self) -> None:
         """Registers the next deadline's reminder if the turn of this wake-up could not.
 
@@ -269,20 +282,24 @@ class UnitOfWork:
             if written is not None and work.is_due(len(written)):
                 await asyncio.sleep(0)
         later = wake_at is not None and wake_at >= self._owed
+        together = bool(changes) and self._actor.host.saves_reminders
         try:
-            # The deadline is earlier than all saved ones, so its reminder is registered first; if the save then fails,
-            # the actor is woken in vain. The other way round, a crash in between could leave the deadline without a
-            # reminder.
-            if wake_at is not None and not later:
-                await (self._arm(wake_at) if needed else self._try_to_arm(wake_at))
-            if changes:
-                await self._commit(changes)
+            if together:
+                await self._commit_with_reminder(changes, wake_at)
+            else:
+                # The deadline is earlier than all saved ones, so its reminder is registered first; if the save then
+                # fails, the actor is woken in vain. The other way round, a crash in between could leave the deadline
+                # without a reminder.
+                if wake_at is not None and not later:
+                    await (self._arm(wake_at) if needed else self._try_to_arm(wake_at))
+                if changes:
+                    await self._commit(changes)
         except Exception as error:
             self._append_failures.inc()
             if isinstance(error, (Unavailable, InvalidRequest, TooLarge, StorageBroken)):
                 raise
             raise SaveFailed from error
-        if wake_at is not None and later:
+        if wake_at is not None and later and not together:
             # The save has succeeded, and so has the turn. The reminder of the earlier deadline still exists, or it has
             # just fired and fires again until the next one is registered (rearm).
             await self._try_to_arm(wake_at)
@@ -292,11 +309,21 @@ class UnitOfWork:
                 self._known.pop(change.key, None)
             self._note_size(change.key, change.value)
 
-    async def _commit(self, changes: list[StateChange]) -> None:
+    async def _commit_with_reminder(self, changes: list[StateChange], wake_at: float | None) -> None:
+        if wake_at is None or self._is_armed(wake_at):
+            await self._commit(changes)
+            return
+        await self._commit(changes, wake_at)
+        self._wake_armed = wake_at
+
+    async def _commit(self, changes: list[StateChange], wake_at: float | None = None) -> None:
         host = self._actor.host
         self.commits += 1
         try:
-            await host.save_state(self._type, self._id, changes)
+            if wake_at is None:
+                await host.save_state(self._type, self._id, changes)
+            else:
+                await host.save_with_reminder(self._type, self._id, changes, wake_at)
         except (SaveUnanswered, ActorMoved):
             host.unanswered_saves.note(self._address, (change.key for change in changes))
             raise

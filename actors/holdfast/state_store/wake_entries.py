@@ -59,10 +59,13 @@ def _of_instance(address: list[str], head: dict[str, Any], retention_seconds: fl
 
 
 def of_reminder(stored: Mapping[str, Any]) -> Entry | None:
-    """Returns the entry for a reminder of an app's own actor, as the embedded host stores it.
+    """Returns the entry for a reminder of an app's own actor or of an instance, as the embedded host stores it.
 
-    None for one of Holdfast's own actors, whose reminders follow from their state.
+    None for one of Holdfast's other actors, whose reminders follow from their state. That of an instance may be the one
+    that recovers it after a crash; if the instance has an entry already, it is woken once more.
     """
+    if stored["actor_type"] == ORCHESTRATION_TYPE:
+        return [stored["actor_type"], stored["actor_id"]]
     if stored["actor_type"] in OWN_TYPES:
         return None
     constant = {

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.kinds import INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE, QUEUE_TYPE
 from holdfast.orchestration.actor.actor import orchestration_actor
+from holdfast.orchestration.actor.cache import save_arrivals
 from holdfast.orchestration.index.instance_index import SHARDS, InstanceIndexActor
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
 from holdfast.orchestration.recovery.recheck import Recheck
-from holdfast.orchestration.recovery.rescuer import RescueList, RescuerActor
+from holdfast.orchestration.recovery.rescuer import RescuerActor
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
 from holdfast.runtime.in_process.host import SEPARATOR
@@ -62,6 +63,8 @@ class Setting:
     slots: int
     #: Whether a worker of another app takes from the same queues.
     shared_queues: bool
+    #: Whether reminders are saved together with state, as on the embedded host.
+    saves_reminders: bool = False
 
 
 class Host(SimulatedHost):
@@ -115,6 +118,7 @@ class Server:
             storage=self.storage,
             idle_timeout=self._setting.idle_timeout,
             faults=faults or self._setting.faults,
+            saves_reminders=self._setting.saves_reminders,
         )
         host.struck = self.disturbed
         for actor_class in (*CLASSES, orchestration_actor(self.deployed, always_replay=self._setting.always_replay)):
@@ -142,7 +146,7 @@ class Server:
         host = self._host
         await self._end_workers()
         if host is not None:
-            await RescueList.of(host.client).settle(SETTLE_SECONDS)
+            await save_arrivals(host.client, SETTLE_SECONDS)
             await host.stop()
         # As after a crash: a database is done with what it has before the next process has been started.
         self.storage.finish_commits()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from holdfast.kinds import QUEUE_TYPE
@@ -65,22 +65,29 @@ class Focus:
     troubles: tuple[str, ...]
 
 
-def simulate_instances(seed: int, instances: int, focus: Focus | None = None) -> int:
+def simulate_instances(
+    seed: int, instances: int, focus: Focus | None = None, *, saves_reminders: bool | None = None
+) -> int:
     """Runs so many under what the seed stands for, and checks what came of them.
 
-    Answers how many operations that were: calls of users, activities that ran, and troubles.
+    With ``saves_reminders`` reminders are saved together with state; by default they are for every other seed. Answers
+    how many operations that were: calls of users, activities that ran, and troubles.
     """
     generator = random.Random(seed)
     index_sizes = small_index(random.Random(seed))
     with noting_seed(seed, "test_instances.py"), small_instances(generator), index_sizes, reproducible(seed):
-        return VirtualTimeLoop.run(_Run(seed, generator, instances, focus).run())
+        saves_reminders = bool(seed % 2) if saves_reminders is None else saves_reminders
+        return VirtualTimeLoop.run(_Run(seed, generator, instances, focus, saves_reminders).run())
 
 
 class _Run:
-    def __init__(self, seed: int, generator: random.Random, instances: int, focus: Focus | None) -> None:
+    def __init__(
+        self, seed: int, generator: random.Random, instances: int, focus: Focus | None, saves_reminders: bool
+    ) -> None:
         self._random = generator
         self._seed = seed
-        self._scenario = Scenario.random(generator)
+        scenario = Scenario.random(generator)
+        self._scenario = replace(scenario, setting=replace(scenario.setting, saves_reminders=saves_reminders))
         self._kinds: Sequence[str] = list(KINDS)
         if focus is not None:
             self._scenario = self._scenario.only(focus.troubles)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import App, Context
 from holdfast.kinds import ORCHESTRATION_TYPE, QUEUE_TYPE
+from holdfast.orchestration.actor.cache import save_arrivals
 from holdfast.orchestration.core.effects import RunActivity
 from holdfast.orchestration.core.limits import TURN_BYTES
-from holdfast.orchestration.recovery.rescuer import RescueList
 from holdfast.orchestration.storage.outbox import SMALL_BOXES_BYTES, Outbox
 from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.serialization import dump
@@ -153,7 +153,7 @@ async def test_an_orderly_stop_saves_what_has_arrived(stage: Outside) -> None:
     """A restart would send the activity again moments after it was sent, and it would run twice side by side."""
     await stage.ask("i", "Start", name="fan_out", input=1)
     await asyncio.sleep(0.1)
-    await RescueList.of(stage.host.client).settle(1.0)
+    await save_arrivals(stage.host.client, 1.0)
     stage.host = await stage.host.restarted()
     await asyncio.sleep(60)
     assert [item["input"] for item in await stage.taken("other")] == [0]

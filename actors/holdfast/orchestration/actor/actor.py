@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,7 +33,7 @@ from holdfast.orchestration.core.limits import TURN_BYTES
 from holdfast.orchestration.index.tenant_index import TenantDirectory
 from holdfast.orchestration.index.writer import IndexWriter, confirm
 from holdfast.orchestration.recovery.fresh_ids import FreshIds
-from holdfast.orchestration.recovery.rescuer import RescueList
+from holdfast.orchestration.recovery.rescuer import SCAN_SECONDS, RescueList
 from holdfast.orchestration.storage.record import PAGE_BYTES, InstanceRecord, indexed_as
 from holdfast.pushpop.api.replies import refused
 from holdfast.runtime.background import BackgroundTasks
@@ -56,6 +57,9 @@ Answer = dict[str, Any]
 
 _PUBLIC = methods_of(OrchestrationActorInterface)
 
+# Where the host saves reminders together with state: how long after a save the instance is woken if it has not settled.
+RESCUE_SECONDS = SCAN_SECONDS
+
 
 class OrchestrationActor(DurableActor, OrchestrationActorInterface, OrchestrationServiceInterface, Remindable):
     """One instance. :func:`orchestration_actor` makes the class that is registered with a host."""
@@ -75,10 +79,12 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         self._about = {"instance_id": self._instance_id, "tenant": self._tenant}
         # Notifiers to call at the end. Not saved: waiting callers ask again from time to time.
         self._subscribers: set[str] = set()
-        self._background = BackgroundTasks(f"orchestration {self.id.id}")
+        # Weak: a deactivated actor leaves memory at once.
+        self._background = BackgroundTasks(f"orchestration {self.id.id}", partial(_became_idle, weakref.ref(self)))
         self._reply_subscribers = ReplySubscribers(self.host, self._background)
         self._cache = InstanceCache.of(self.host)
-        self._rescue_list = RescueList.of(self.host)
+        #: None where the host saves reminders together with state: the instance's own reminder recovers it there.
+        self._rescue_list = None if self.host.saves_reminders else RescueList.of(self.host)
         self._counted_as_blocked = False
 
     @classmethod
@@ -171,8 +177,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         await self._background.close()
         self._count_blocked(False)
         self._cache.left(self)
-        if self.is_settled():
-            self._rescue_list.left(self)
+        self._leave_rescue_list()
         self.work.forget()
 
     @property
@@ -185,10 +190,13 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         state = self._in_memory()
         if self.work.in_turn or not (state is None or state.settled):
             return False
-        if self.is_settled():
-            self._rescue_list.left(self)
+        self._leave_rescue_list()
         self.work.forget()
         return True
+
+    def _leave_rescue_list(self) -> None:
+        if self._rescue_list is not None and self.is_settled():
+            self._rescue_list.left(self)
 
     @property
     def address(self) -> str:
@@ -260,6 +268,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         With ``unsaved``, the error of such a turn, the instance is failed. Otherwise a worker, a parent or a reminder
         would repeat the turn forever.
         """
+        by_reminder = woken
         woken = woken or any(method == "Rescue" for method, _ in calls)
         async with self.work.turn() as turn:
             state = await self._state(turn)
@@ -292,10 +301,12 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             # While it is BLOCKED the deadline is the next retry of its code, which a server start retries as well.
             # A deletion that is late does no harm.
             turn.wake_at(self._next_deadline(state), needed=record.blocking.reason is None and not record.ended)
-            if changes and state.owes:
-                await self._rescue_list.watch(self)
-            elif woken and state.owes:
-                self._rescue_list.is_back(self)
+            if self._rescue_list is not None and state.owes:
+                # An instance that was moved here from a host where its own reminder recovers it has no rescuer yet.
+                if changes or by_reminder:
+                    await self._rescue_list.watch(self)
+                elif woken:
+                    self._rescue_list.is_back(self)
             await turn.save()
             record.saved()
             state.saved()
@@ -306,6 +317,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         self._count_blocked(record.blocking.reason is not None)
         self._reply_subscribers.notify(waiting_for(self.id.id), replied)
         self._run_background(state, news)
+        self.postpone_wake()
         self._cache.used(self, state.input_size)
         return replies
 
@@ -483,9 +495,27 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         record = state.record
         if record.has_deferred_deletes or record.blocking.delivering:
             return self.now()
-        if record.ended:
-            return deletion.next_deletion(record, self.now(), self.retention_seconds)
-        return record.next_moment
+        ended = record.ended
+        own = deletion.next_deletion(record, self.now(), self.retention_seconds) if ended else record.next_moment
+        # An instance that was loaded after its end may not be listed as ended. The reminder that is stored recovers it;
+        # one for its deletion would replace that.
+        is_left_to_recovery = state.settled and record.needs_indexing and own is not None
+        if self._rescue_list is not None or (state.settled and not is_left_to_recovery):
+            return own
+        rescue_at = self._rescue_at(state)
+        return rescue_at if own is None else min(rescue_at, own)
+
+    def _rescue_at(self, state: LoadedInstance) -> float:
+        """Returns when an instance that has not settled needs a turn, if its background tasks achieve nothing."""
+        now = self.now()
+        resting = 0.0 if state.record.needs_indexing else state.record.outbox.next_attempt()
+        return resting if resting > now else now + RESCUE_SECONDS
+
+    def postpone_wake(self) -> None:
+        """Moves the reminder to the next deadline if recovery does not need it earlier any more."""
+        state = self._in_memory()
+        if state is not None and (self.is_settled() or self.rests_until() > self.now()):
+            self.work.postpone_wake(self._next_deadline(state))
 
     # After a turn
 
@@ -582,6 +612,11 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
 
     async def _call_myself(self, method: str, data: Answer) -> None:
         await CallBatcher.of(self.host, ORCHESTRATION_TYPE).call(self.id.id, method, dump(data))
+
+
+def _became_idle(instance: weakref.ref[OrchestrationActor]) -> None:
+    if (actor := instance()) is not None:
+        actor.postpone_wake()
 
 
 def orchestration_actor(

@@ -1,7 +1,7 @@
 """Writes the instances of a process to the index, in batches.
 
-A shard without recent updates is updated at once, and then at most once per pause, with all instances that changed
-since. A short orchestration is therefore written once, together with many others.
+A shard without recent updates is updated after a moment, and then at most once per pause, with all instances that
+changed since. A short orchestration is therefore written once, also when it is the only one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 # The pause between two updates of a shard, which is how late a list may be.
 PAUSE_SECONDS = 1.0
+# The pause before the first update of a shard. An orchestration that has ended by then is written once, not twice.
+FIRST_PAUSE_SECONDS = 0.1
 
 
 Entry = dict[str, Any] | None
@@ -81,6 +83,7 @@ class IndexWriter:
 
     async def _serve(self, shard: str, waiting: dict[str, _Update]) -> None:
         try:
+            await asyncio.sleep(FIRST_PAUSE_SECONDS)
             while waiting:
                 await self._write(shard, {name: waiting.pop(name) for name in list(waiting)[:MOST_NOTES]})
                 if len(waiting) < MOST_NOTES:

@@ -1,7 +1,8 @@
 """Generated instance ids. An instance with a fresh id cannot be stored yet, so its actor skips the first read.
 
 Where many instances are started, ids are generated ahead and registered for recovery in one call
-(:mod:`holdfast.orchestration.recovery.rescuer`), instead of one by one while their callers wait.
+(:mod:`holdfast.orchestration.recovery.rescuer`), instead of one by one while their callers wait. A host that saves
+reminders together with state needs no such call, and so no ids ahead.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class FreshIds:
 
     _of: ClassVar[weakref.WeakKeyDictionary[HostClient, FreshIds]] = weakref.WeakKeyDictionary()
 
-    def __init__(self, rescue_list: RescueList) -> None:
+    def __init__(self, rescue_list: RescueList | None) -> None:
         self._rescue_list = rescue_list
         #: The actors of fresh ids, and when each id was generated.
         self._addresses: dict[str, float] = {}
@@ -53,7 +54,7 @@ class FreshIds:
     def of(cls, client: HostClient) -> FreshIds:
         known = cls._of.get(client)
         if known is None:
-            known = cls._of[client] = cls(RescueList.of(client))
+            known = cls._of[client] = cls(None if client.saves_reminders else RescueList.of(client))
         return known
 
     @contextmanager
@@ -69,6 +70,9 @@ class FreshIds:
             self._addresses.pop(address, None)
 
     def _next(self, tenant: str) -> str:
+        rescue_list = self._rescue_list
+        if rescue_list is None:
+            return str(uuid.uuid4())
         now = asyncio.get_running_loop().time()
         if now - self._counted_from > _OF_LATE:
             self._counted_from = now
@@ -77,19 +81,19 @@ class FreshIds:
         ready = self._ready.get(tenant, ())
         while ready:
             instance_id = ready.popleft()
-            if self._rescue_list.is_prepared(qualify(tenant, instance_id)):
+            if rescue_list.is_prepared(qualify(tenant, instance_id)):
                 return instance_id
         if self._wanted[tenant] > _FEW and tenant not in self._making:
             # In an empty context: the task does not belong to the request that triggers it.
             self._making[tenant] = asyncio.get_running_loop().create_task(
-                self._make(tenant, min(self._wanted.pop(tenant), _MANY)), context=contextvars.Context()
+                self._make(tenant, min(self._wanted.pop(tenant), _MANY), rescue_list), context=contextvars.Context()
             )
         return str(uuid.uuid4())
 
-    async def _make(self, tenant: str, count: int) -> None:
+    async def _make(self, tenant: str, count: int, rescue_list: RescueList) -> None:
         made = [str(uuid.uuid4()) for _ in range(count)]
         try:
-            await self._rescue_list.prepare([qualify(tenant, instance_id) for instance_id in made])
+            await rescue_list.prepare([qualify(tenant, instance_id) for instance_id in made])
             self._ready[tenant] = deque(made)
         except HoldfastError as error:
             log.info("no ids were generated ahead; each instance is registered at its start: %s", error)

@@ -24,7 +24,7 @@ from dapr.actor import ActorInterface, Remindable
 
 from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.kinds import ORCHESTRATION_TYPE, RESCUER_TYPE
-from holdfast.logs import counted, message_of
+from holdfast.logs import message_of
 from holdfast.names import check_actor_id
 from holdfast.orchestration.log_fields import about_instance
 from holdfast.pushpop.api.requests import Request
@@ -63,10 +63,6 @@ class Tracked(Protocol):
 
     def is_busy(self) -> bool:
         """Returns whether a turn or a dispatch is in progress."""
-        ...
-
-    def has_unsaved_arrivals(self) -> bool:
-        """Returns whether effects have arrived without this being saved."""
         ...
 
     def rests_until(self) -> float:
@@ -150,29 +146,6 @@ class RescueList:
         """Notes that a settled instance is evicted."""
         if instance.address in self._registered:
             self._evicted.add(instance.address)
-
-    async def settle(self, seconds: float) -> None:
-        """Makes the instances in memory save which effects have arrived, within ``seconds``.
-
-        For a graceful shutdown: the next process would send the effects in their outboxes again.
-        """
-        unsettled = [
-            address
-            for address, registration in self._local.items()
-            if (found := registration.instance()) and found.has_unsaved_arrivals()
-        ]
-        if not unsettled:
-            return
-        calls = [asyncio.ensure_future(self._instances.call(address, "Rescue")) for address in unsettled]
-        _, late = await asyncio.wait(calls, timeout=seconds)
-        for call in late:
-            call.cancel()
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        if failed := sum(isinstance(result, BaseException) for result in results):
-            log.warning(
-                "%s did not save at the shutdown which effects have arrived; some activities may run twice",
-                counted(failed, "instance"),
-            )
 
     # For the rescuers
 

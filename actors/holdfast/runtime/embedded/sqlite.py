@@ -19,11 +19,13 @@ from holdfast.errors import HoldfastError, InvalidRequest, SaveFailed, StorageBr
 from holdfast.runtime.contract import ActorAddress
 from holdfast.runtime.embedded.batch_thread import BatchThread
 from holdfast.runtime.embedded.commit_policy import InlineCommitPolicy
-from holdfast.runtime.in_process.storage import Reminder, Write
+from holdfast.runtime.in_process.storage import Postponement, Reminder, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from holdfast.runtime.in_process.storage import ReminderChange
 
 #: The tables of Dapr's ``state.sqlite``.
 STATE_SCHEMA = """
@@ -79,6 +81,13 @@ _REMINDER_COLUMNS = (
     "actor_type, actor_id, name, version, due_at, due_time, period, ttl, data, repeats_left, expires_at, failures, "
     "retry_interval, max_retries"
 )
+_PUT_REMINDER = (
+    f"INSERT OR REPLACE INTO holdfast_reminders ({_REMINDER_COLUMNS}) "  # noqa: S608
+    f"VALUES ({','.join('?' * len(_REMINDER_COLUMNS.split(',')))})"
+)
+_POSTPONED = "WHERE actor_type = ? AND actor_id = ? AND name = ? AND due_at = ?"
+_MOVE_POSTPONED = f"UPDATE holdfast_reminders SET due_at = ? {_POSTPONED}"  # noqa: S608
+_REMOVE_POSTPONED = f"DELETE FROM holdfast_reminders {_POSTPONED}"  # noqa: S608
 # SQLite limits the parameters of one statement, so more keys are read in several.
 _KEYS_AT_ONCE = 500
 # Bounds the expired rows that one commit deletes.
@@ -148,38 +157,19 @@ class SqliteStorage:
             found.update((key, b64decode(value) if is_binary else value) for key, value, is_binary in rows)
         return found
 
-    async def save(self, writes: Sequence[Write]) -> None:
+    async def save(self, writes: Sequence[Write], reminders: Sequence[ReminderChange] = ()) -> None:
         etag = f"{self._epoch}-{next(self._saves):x}"
-        await self._execute(
-            [
-                (_DELETE, (write.key,))
-                if write.value is None
-                else (_UPSERT, (write.key, *_stored(write), etag, write.ttl_seconds, write.ttl_seconds))
-                for write in writes
-            ],
-            sum(len(write.value) for write in writes if write.value is not None),
-        )
+        statements: list[_Statement] = [
+            (_DELETE, (write.key,))
+            if write.value is None
+            else (_UPSERT, (write.key, *_stored(write), etag, write.ttl_seconds, write.ttl_seconds))
+            for write in writes
+        ]
+        statements += map(_reminder_statement, reminders)
+        await self._execute(statements, sum(len(write.value) for write in writes if write.value is not None))
 
     async def put_reminder(self, reminder: Reminder) -> None:
-        values = (
-            *reminder.address,
-            reminder.name,
-            reminder.version,
-            reminder.due_at,
-            reminder.due_time,
-            reminder.period,
-            reminder.ttl,
-            reminder.data,
-            reminder.repeats_left,
-            reminder.expires_at,
-            reminder.failures,
-            reminder.retry_interval,
-            reminder.max_retries,
-        )
-        marks = ",".join("?" * len(values))
-        await self._execute(
-            [(f"INSERT OR REPLACE INTO holdfast_reminders ({_REMINDER_COLUMNS}) VALUES ({marks})", values)]  # noqa: S608
-        )
+        await self._execute([_reminder_statement(reminder)])
 
     async def move_reminder(self, reminder: Reminder) -> None:
         await self._execute(
@@ -363,6 +353,30 @@ def _stored(write: Write) -> tuple[str, bool]:
     """Returns a value as text and whether it is binary, as daprd's ``state.sqlite`` stores it."""
     assert write.value is not None
     return (b64encode(write.value).decode(), True) if write.binary else (write.value.decode(), False)
+
+
+def _reminder_statement(change: ReminderChange) -> _Statement:
+    if isinstance(change, Postponement):
+        row = (*change.address, change.name, change.armed)
+        return (_REMOVE_POSTPONED, row) if change.due_at is None else (_MOVE_POSTPONED, (change.due_at, *row))
+    return (
+        _PUT_REMINDER,
+        (
+            *change.address,
+            change.name,
+            change.version,
+            change.due_at,
+            change.due_time,
+            change.period,
+            change.ttl,
+            change.data,
+            change.repeats_left,
+            change.expires_at,
+            change.failures,
+            change.retry_interval,
+            change.max_retries,
+        ),
+    )
 
 
 def _reminder(row: Sequence[Any]) -> Reminder:

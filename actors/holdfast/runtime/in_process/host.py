@@ -47,6 +47,7 @@ class InProcessHost:
         max_idle: int = DEFAULT_MAX_IDLE,
         drain_timeout: float = DEFAULT_DRAIN_TIMEOUT,
         call_timeout: float = DEFAULT_CALL_TIMEOUT,
+        saves_reminders: bool = True,
     ) -> None:
         self.app_id = app_id
         self.now = now
@@ -63,6 +64,7 @@ class InProcessHost:
         )
         self.reminders = Reminders(storage, fire=self._fire_reminder, now=now)
         self.client: HostClient = InProcessClient(self)
+        self.client.saves_reminders = saves_reminders
         self._state = "not started"
 
     @property
@@ -103,6 +105,7 @@ class InProcessHost:
         # Concurrently: a firing reminder is a turn, which has to end before the reminder can be settled.
         await asyncio.gather(self.reminders.stop(), self._turns.stop(self._drain_timeout))
         await self.client.late_reminders.close()
+        await self.reminders.flush()
         await self._storage.close()
         self._state = "stopped"
 
@@ -125,9 +128,9 @@ class InProcessHost:
         found = await self._storage.load([prefix + key for key in keys])
         return {key: found[prefix + key] for key in keys if prefix + key in found}
 
-    async def save(self, address: ActorAddress, writes: Sequence[Write]) -> None:
+    async def save(self, address: ActorAddress, writes: Sequence[Write], wake_at: float | None = None) -> None:
         prefix = self._prefix(address)
-        await self._storage.save([write._replace(key=prefix + write.key) for write in writes])
+        await self.reminders.save([write._replace(key=prefix + write.key) for write in writes], address, wake_at)
 
     def _prefix(self, address: ActorAddress) -> str:
         return f"{self.app_id}{SEPARATOR}{address.type}{SEPARATOR}{address.id}{SEPARATOR}"
@@ -181,6 +184,15 @@ class InProcessClient(HostClient):
     async def save_state(self, actor_type: str, actor_id: str, changes: Sequence[StateChange]) -> None:
         writes = [Write(change.key, change.value) for change in changes]
         await self._host.save(ActorAddress(actor_type, actor_id), writes)
+
+    async def save_with_reminder(
+        self, actor_type: str, actor_id: str, changes: Sequence[StateChange], wake_at: float
+    ) -> None:
+        writes = [Write(change.key, change.value) for change in changes]
+        await self._host.save(ActorAddress(actor_type, actor_id), writes, wake_at)
+
+    def postpone_wake(self, actor_type: str, actor_id: str, armed: float, wake_at: float | None) -> None:
+        self._host.reminders.postpone(ActorAddress(actor_type, actor_id), armed, wake_at)
 
     async def get_state(self, actor_type: str, actor_id: str, name: str) -> bytes:
         return (await self.load_state(actor_type, actor_id, [name])).get(name, b"")

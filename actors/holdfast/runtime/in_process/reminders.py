@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import logging
 import re
 import secrets
@@ -15,21 +16,24 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, ReminderExists
 from holdfast.runtime.actor_api.durations import parse_due, parse_period
 from holdfast.runtime.actor_api.shapes import Malformed, object_in
-from holdfast.runtime.in_process.storage import Reminder
+from holdfast.runtime.in_process.storage import Postponement, Reminder
+from holdfast.runtime.late_reminders import WAKE
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.runtime.actor_api.durations import Period
     from holdfast.runtime.contract import ActorAddress
-    from holdfast.runtime.in_process.storage import Storage
+    from holdfast.runtime.in_process.storage import ReminderChange, Storage, Write
 
 log = logging.getLogger(__name__)
 
 FIRING_AT_ONCE = 256
 FIRST_RETRY = 1.0
 LONGEST_RETRY = 60.0
+# The wake-up of an actor of Holdfast's is retried at this interval until it succeeds.
+WAKE_RETRY_SECONDS = 1.0
 # Checks regularly: the wall clock may be set forward, or the machine may have slept.
 LONGEST_WAIT = 5.0
 # Dapr has 32 bits for the number of retries.
@@ -50,6 +54,13 @@ class Reminders:
         self._fire = fire
         self._now = now
         self._firing: set[tuple[ActorAddress, str]] = set()
+        #: Postponements that the next transaction makes, and those that a transaction in progress makes. They apply
+        #: here at once.
+        self._postponed: dict[ActorAddress, Postponement] = {}
+        self._postponing: dict[ActorAddress, Postponement] = {}
+        # Versions only have to differ, also from those of other processes.
+        self._epoch = secrets.token_hex(4)
+        self._versions = itertools.count()
         #: Reminders that changed since the last query for due ones, whose result may be out of date for them.
         self._changed_since_asked: set[tuple[ActorAddress, str]] = set()
         # A dictionary, to keep the order of their start: a simulated crash ends them in that order.
@@ -72,6 +83,15 @@ class Reminders:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def flush(self) -> None:
+        """Stores all postponements, if possible: otherwise reminders fire in vain after the next start."""
+        if self._postponed:
+            # A task, so that ``abort`` ends it.
+            task = asyncio.create_task(self._save([], []))
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+            await asyncio.gather(task, return_exceptions=True)
+
     def abort(self) -> None:
         for task in (self._loop, *self._tasks):
             if task:
@@ -84,6 +104,8 @@ class Reminders:
         would.
         """
         reminder = _from_request(address, name, body, self._now())
+        if name == WAKE:
+            self._forget_postponement(address)
         if body.get("overwrite") is False:
             async with self._registering:
                 if await self._storage.get_reminder(address, name):
@@ -97,6 +119,44 @@ class Reminders:
     async def unregister(self, address: ActorAddress, name: str) -> None:
         await self._storage.delete_reminder(address, name)
         self._changed_since_asked.add((address, name))
+
+    async def save(self, writes: Sequence[Write], address: ActorAddress, wake_at: float | None) -> None:
+        """Saves state and, unless it is None, the wake-up of this actor, in one transaction with all postponements."""
+        if wake_at is None:
+            await self._save(writes, [])
+            return
+        self._forget_postponement(address)
+        try:
+            await self._save(writes, [self._wake_up(address, wake_at)])
+        finally:
+            # Also after a failure, as the save may have been made all the same.
+            self._changed_since_asked.add((address, WAKE))
+            self._wake(wake_at)
+
+    def postpone(self, address: ActorAddress, armed: float, wake_at: float | None) -> None:
+        """Moves a wake-up to a later time, or removes it. It is stored with the next save of any actor."""
+        self._postponed[address] = Postponement(address, WAKE, armed, wake_at)
+        if wake_at is not None:
+            self._wake(wake_at)
+
+    def _forget_postponement(self, address: ActorAddress) -> None:
+        # It is of the registered wake-up, and must not apply to the next one.
+        self._postponed.pop(address, None)
+        self._postponing.pop(address, None)
+
+    async def _save(self, writes: Sequence[Write], changes: Sequence[ReminderChange]) -> None:
+        postponed, self._postponed = self._postponed, {}
+        self._postponing |= postponed
+        saved = False
+        try:
+            await self._storage.save(writes, [*changes, *postponed.values()])
+            saved = True
+        finally:
+            for address, postponement in postponed.items():
+                if self._postponing.get(address) is postponement:
+                    del self._postponing[address]
+                    if not saved:
+                        self._postponed.setdefault(address, postponement)
 
     async def get(self, address: ActorAddress, name: str) -> Reminder | None:
         return await self._storage.get_reminder(address, name)
@@ -127,8 +187,18 @@ class Reminders:
         now = self._now()
         self._next_due = float("inf")
         self._changed_since_asked.clear()
-        # Firing reminders are still in the storage, and are skipped.
-        for reminder in await self._storage.earliest_reminders(FIRING_AT_ONCE + len(self._firing) + 1):
+        if len(self._postponed) > FIRING_AT_ONCE:
+            # No save came to take them along, and each query would read them.
+            await self._save([], [])
+        # Firing and postponed reminders are still in the storage, and are skipped.
+        skipped = len(self._firing) + len(self._postponed) + len(self._postponing)
+        for reminder in await self._storage.earliest_reminders(FIRING_AT_ONCE + skipped + 1):
+            due_at = self._due_at(reminder)
+            if due_at is None:
+                continue
+            if due_at > now and due_at != reminder.due_at:
+                self._next_due = min(self._next_due, due_at)
+                continue
             if reminder.due_at > now:
                 self._next_due = min(self._next_due, reminder.due_at)
                 break
@@ -143,6 +213,31 @@ class Reminders:
                 task = asyncio.create_task(self._fire_one(reminder))
                 self._tasks[task] = None
                 task.add_done_callback(self._tasks.pop)
+
+    def _due_at(self, reminder: Reminder) -> float | None:
+        """Returns when a stored reminder is due, with its postponement; None if it is removed."""
+        if reminder.name == WAKE:
+            for postponed in (self._postponed, self._postponing):
+                found = postponed.get(reminder.address)
+                if found is not None and found.armed == reminder.due_at:
+                    return found.due_at
+        return reminder.due_at
+
+    def _wake_up(self, address: ActorAddress, wake_at: float) -> Reminder:
+        return Reminder(
+            address=address,
+            name=WAKE,
+            version=f"{self._epoch}-{next(self._versions):x}",
+            due_at=wake_at,
+            due_time="0s",
+            period="",
+            ttl="",
+            data="",
+            repeats_left=1,
+            expires_at=None,
+            retry_interval=WAKE_RETRY_SECONDS,
+            max_retries=None,
+        )
 
     async def _fire_one(self, reminder: Reminder) -> None:
         pause = 0.0

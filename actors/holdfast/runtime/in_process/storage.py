@@ -47,6 +47,19 @@ class Reminder:
     max_retries: int | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Postponement:
+    """Moves a reminder that is due at ``armed`` to a later time, or removes it."""
+
+    address: ActorAddress
+    name: str
+    armed: float
+    due_at: float | None
+
+
+ReminderChange = Reminder | Postponement
+
+
 class Storage(Protocol):
     """Durable when a call returns. Every call may raise :class:`~holdfast.errors.HoldfastError`."""
 
@@ -58,8 +71,8 @@ class Storage(Protocol):
         """Returns the values that exist and have not expired."""
         ...
 
-    async def save(self, writes: Sequence[Write]) -> None:
-        """Makes all of these changes, or none."""
+    async def save(self, writes: Sequence[Write], reminders: Sequence[ReminderChange] = ()) -> None:
+        """Makes all of these changes to state and reminders, or none."""
         ...
 
     async def put_reminder(self, reminder: Reminder) -> None:

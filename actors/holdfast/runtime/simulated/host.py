@@ -54,8 +54,15 @@ class SimulatedHost(InProcessHost):
     name = "simulated"
 
     def __init__(
-        self, *, seed: int = 0, faults: Faults | None = None, storage: MemoryStorage | None = None, **options: Any
+        self,
+        *,
+        seed: int = 0,
+        faults: Faults | None = None,
+        storage: MemoryStorage | None = None,
+        saves_reminders: bool = False,
+        **options: Any,
     ) -> None:
+        """``saves_reminders`` simulates a host like the embedded one; otherwise reminders are apart, as Dapr's are."""
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualTimeLoop):
             raise TypeError("a SimulatedHost runs on a VirtualTimeLoop")
@@ -69,8 +76,8 @@ class SimulatedHost(InProcessHost):
         self._seed = seed
         self._random = random.Random(seed)
         self._classes: list[type[Actor]] = []
-        self._options = options
-        super().__init__(self.storage, now=loop.wall_clock, **options)
+        self._options = options | {"saves_reminders": saves_reminders}
+        super().__init__(self.storage, now=loop.wall_clock, **self._options)
 
     async def register(self, actor_class: type[Actor]) -> None:
         self._classes.append(actor_class)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SaveUnanswered, Unavailable
+from holdfast.runtime.in_process.storage import Reminder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from holdfast.runtime.contract import ActorAddress
-    from holdfast.runtime.in_process.storage import Reminder, Write
+    from holdfast.runtime.in_process.storage import ReminderChange, Write
 
 
 class MemoryStorage:
@@ -23,7 +25,7 @@ class MemoryStorage:
         self.reminders: dict[tuple[ActorAddress, str], Reminder] = {}
         self.before: Callable[[str], Awaitable[None]] = _nothing
         self.after: Callable[[str], Awaitable[None]] = _nothing
-        #: Called with every transaction when it is committed.
+        #: Called with every transaction that changes state when it is committed.
         self.committed: Callable[[Sequence[Write]], None] = _ignore
         #: Called with an unanswered save that was overwritten before it could be read.
         self.overwritten: Callable[[Sequence[Write]], None] = _ignore
@@ -46,9 +48,9 @@ class MemoryStorage:
         rows = ((key, self.rows[key]) for key in keys if key in self.rows)
         return {key: value for key, (value, expires_at) in rows if expires_at is None or expires_at > now}
 
-    async def save(self, writes: Sequence[Write]) -> None:
+    async def save(self, writes: Sequence[Write], reminders: Sequence[ReminderChange] = ()) -> None:
         changed = {write.key for write in writes if write.value is not None or write.key in self.rows}
-        overwritten = [late for late in self._late if late.keys <= changed]
+        overwritten = [late for late in self._late if late.keys and late.keys <= changed]
         for late in overwritten:
             late.overwriting += 1
         try:
@@ -58,11 +60,11 @@ class MemoryStorage:
             for late in overwritten:
                 late.overwriting -= 1
         if (seconds := self.commit_delay()) is not None:
-            late = _LateCommit(writes)
+            late = _LateCommit(writes, reminders)
             self._late.append(late)
             asyncio.get_running_loop().call_later(seconds, self._finish, late)
             raise SaveUnanswered
-        self._apply(writes, effective)
+        self._apply(writes, effective, reminders)
         await self.after("save")
 
     async def _locked(self, writes: Sequence[Write]) -> Sequence[Write]:
@@ -96,19 +98,32 @@ class MemoryStorage:
             self._late.remove(late)
             # A save that has begun overwrites it, so it must never be visible.
             if late.overwriting == 0:
-                self._apply(late.writes)
+                self._apply(late.writes, late.writes, late.reminders)
             else:
                 self.overwritten(late.writes)
             late.ended.set()
 
-    def _apply(self, writes: Sequence[Write], effective: Sequence[Write] | None = None) -> None:
-        for write in writes if effective is None else effective:
+    def _apply(self, writes: Sequence[Write], effective: Sequence[Write], reminders: Sequence[ReminderChange]) -> None:
+        for write in effective:
             if write.value is None:
                 self.rows.pop(write.key, None)
             else:
                 expires_at = None if write.ttl_seconds is None else self._now() + write.ttl_seconds
                 self.rows[write.key] = (write.value, expires_at)
-        self.committed(writes)
+        for change in reminders:
+            self._change_reminder(change)
+        if writes:
+            self.committed(writes)
+
+    def _change_reminder(self, change: ReminderChange) -> None:
+        key = (change.address, change.name)
+        if isinstance(change, Reminder):
+            self.reminders[key] = change
+        elif (found := self.reminders.get(key)) is not None and found.due_at == change.armed:
+            if change.due_at is None:
+                del self.reminders[key]
+            else:
+                self.reminders[key] = replace(found, due_at=change.due_at)
 
     async def put_reminder(self, reminder: Reminder) -> None:
         await self.before("remind")
@@ -145,8 +160,9 @@ class MemoryStorage:
 
 
 class _LateCommit:
-    def __init__(self, writes: Sequence[Write]) -> None:
+    def __init__(self, writes: Sequence[Write], reminders: Sequence[ReminderChange]) -> None:
         self.writes = writes
+        self.reminders = reminders
         self.keys = {write.key for write in writes}
         self.ended = asyncio.Event()
         #: The number of saves in progress that lock and write all of these rows.
