@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import App, Context
+from holdfast.gateway.orchestration_reruns import Reruns, Wanted
 from holdfast.idempotency.interface import record_id
 from holdfast.kinds import IDEMPOTENCY_TYPE, INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
 from holdfast.orchestration.actor.actor import orchestration_actor
@@ -171,6 +172,20 @@ async def test_only_ended_ones_are_deleted(stage: Stage) -> None:
     assert await stage.status("i") == "COMPLETED"
     await asyncio.sleep(20)
     assert not await stage.exists("i")
+
+
+@on_stage
+async def test_a_rerun_is_kept_from_its_own_end_on(stage: Stage) -> None:
+    await stage.begin("i", "waiting")
+    await stage.ask("i", "RaiseEvent", name="go", data=1)
+    await asyncio.sleep(KEPT - 10)
+    await Reruns(stage.host.client).rerun("default", "i", Wanted(3, "again"))
+    await stage.ask("again", "RaiseEvent", name="go", data=2)
+    await asyncio.sleep(20)
+    assert not await stage.exists("i")
+    assert (await stage.ask("again", "Status"))["output"] == 2
+    await asyncio.sleep(KEPT)
+    assert not await stage.exists("again")
 
 
 @on_simulated_host(Keeping)
