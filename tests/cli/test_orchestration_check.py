@@ -100,6 +100,20 @@ def test_each_instance_that_the_code_would_block_is_named_with_the_reason(check:
     assert lines[5:] == ["  instances a-1, a-2, a-3", "5 running instances checked: 3 would be BLOCKED."]
 
 
+def test_a_recorded_value_that_no_longer_fits_is_named_with_its_field(check: Callable[..., Ended]) -> None:
+    changes = {
+        "from holdfast import App, Context": "from pydantic import BaseModel\nfrom holdfast import App, Context",
+        "@app.activity": "class Greeting(BaseModel):\n    text: str\n\n@app.activity",
+        "async def greet(name: str) -> str:": "async def greet(name: str) -> Greeting:",
+    }
+    found = blocked(check("--json", **changes))
+    assert found.keys() == {"a-1", "a-2", "a-3"}
+    one = found["a-1"]
+    assert (one["kind"], one["expected"]) == ("unfit_value", "event 3, ActivityCompleted (greet)")
+    assert one["found"].startswith("it does not fit its type: Input should be ")
+    assert one["line"].endswith("in approval: greeting = await ctx.call(greet, name)")
+
+
 def test_the_running_instances_do_not_notice(check: Callable[..., Ended], running: Server, tmp_path: Path) -> None:
     assert check(**{'await ctx.event("approved")': 'await ctx.call(greet, "again")'}).code == 1
     holdfast = Command(running.url, tmp_path)

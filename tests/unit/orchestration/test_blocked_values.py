@@ -133,6 +133,8 @@ def test_the_value_the_field_and_the_line_are_named(name: str, place: str, line:
         await stage.deploy(an_app(Dated))
         reason = await stage.reason("i")
         assert (reason["kind"], reason["expected"], reason["found"]) == ("unfit_value", place, MISSING)
+        assert f"({place})" in reason["message"]
+        assert "day: Field required." in reason["message"]
         assert "test_blocked_values.py" in reason["line"]
         assert line in reason["line"]
         await stage.deploy()

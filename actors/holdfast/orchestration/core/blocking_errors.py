@@ -40,13 +40,16 @@ def undeclared_box(box: str, line: str | None = None) -> NonDeterminism:
     )
 
 
-def unfit_value(subject: str, *, expected: str, found: str, line: str | None) -> NonDeterminism:
-    """Returns the error for a recorded value that fitted its declared type before, but does not fit it now."""
+def unfit_value(subject: str, *, expected: str, problem: str, line: str | None) -> NonDeterminism:
+    """Returns the error for a recorded value that fitted its declared type before, but does not fit it now.
+
+    ``expected`` is the place of the value in the history, ``problem`` names the field.
+    """
     return NonDeterminism(
-        f"{subject} no longer fits the type that the code declares for it. "
+        f"{subject} ({expected}) no longer fits the type that the code declares for it: {problem}. "
         "Declare a type that takes it, or give changed code a new version.",
         kind="unfit_value",
         expected=expected,
-        found=found,
+        found=f"it does not fit its type: {problem}",
         line=line,
     )

@@ -246,8 +246,8 @@ class Execution:
         if fitted:
             is_input = isinstance(holder, history.OrchestrationStarted)
             line = line_of_function(self.definition.function) if is_input else line_of_caller()
-            found = f"it does not fit its type: {' '.join(in_words_of_value(error).split())}"
-            self.obstruct(unfit_value(subject, expected=place, found=found, line=line))
+            problem = " ".join(in_words_of_value(error).split())
+            self.obstruct(unfit_value(subject, expected=place, problem=problem, line=line))
             await self.end_of_step()
         self.commands.ask(None, history.ValueRefused, name=place)
         raise error
@@ -262,8 +262,7 @@ class Execution:
         transcript = self._transcript
         if as_declared if transcript is None else not transcript.refused_request(request.request_id):
             place = f"the request {request.request_id} ({name})"
-            found = f"it does not fit its type: {problem}"
-            self.obstruct(unfit_value(f"A request {name}", expected=place, found=found, line=line_of_caller()))
+            self.obstruct(unfit_value(f"A request {name}", expected=place, problem=problem, line=line_of_caller()))
             await self.end_of_step()
         refusal = f"the request {name}: {problem}."[:MAX_REJECTION]
         self.requests.answer(self.commands, name, request.request_id, rejected=refusal, error_code=INVALID)
