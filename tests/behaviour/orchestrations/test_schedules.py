@@ -109,3 +109,53 @@ async def test_a_wrong_definition_is_refused(server: Server, given: dict[str, An
     schedule = Schedule(server)
     (await schedule.put(**given)).refused(status, code)
     (await server.request("GET", f"/schedules/{schedule.name}")).refused(404, "NOT_FOUND")
+
+
+#: Calls to one schedule, and a body for those that need one.
+CALLS: dict[tuple[str, str], Any] = {
+    ("GET", ""): None,
+    ("DELETE", ""): None,
+    ("POST", "/pause"): None,
+    ("POST", "/resume"): None,
+    ("POST", "/trigger"): None,
+    ("POST", "/backfill"): {"from": "2026-01-01", "to": "2026-01-02"},
+}
+
+
+@on_every_stack
+async def test_calls_to_a_schedule_that_does_not_exist_or_cannot_are_refused(server: Server) -> None:
+    name = Schedule(server).name
+    for (verb, path), body in CALLS.items():
+        sent = None if body is None else dump(body)
+        (await server.request(verb, f"/schedules/{name}{path}", sent)).refused(404, "NOT_FOUND")
+        for wrong in (".hidden", "a%20b", "x" * 201):
+            (await server.request(verb, f"/schedules/{wrong}{path}", sent)).refused(400, "INVALID_REQUEST")
+    for query in ("limit=0", "limit=101", "limit=many", "colour=blue", f"cursor={'x' * 201}"):
+        (await server.request("GET", f"/schedules?{query}")).refused(400, "INVALID_REQUEST")
+
+
+@on_every_stack
+async def test_wrong_backfills_are_refused_and_start_nothing(server: Server) -> None:
+    schedule = Schedule(server)
+    (await schedule.put(paused=True, starts_at="2026-01-01T00:00:00Z")).ok()
+    span = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:16:41Z"}
+    for wrong in ({}, {"from": "2026-01-01"}, {"to": "2026-01-01"}, span | {"from": 1}, span | {"from": "soon"}):
+        (await schedule.tell("backfill", **wrong)).refused(400, "INVALID_REQUEST")
+    assert "1000" in (await schedule.tell("backfill", **span)).refused(400, "INVALID_REQUEST")["message"]
+    (await schedule.tell("backfill", **span, colour="blue")).refused(400, "INVALID_REQUEST")
+    first = f"{schedule.name}-20260101T000000Z"
+    (await server.request("GET", f"/orchestrations/{first}")).refused(404, "NOT_FOUND")
+
+
+@on_every_stack
+async def test_a_tenant_has_its_own_schedules(server: Server) -> None:
+    ours, theirs = (Schedule(server.of(f"{who}-{server.name}")) for who in ("us", "them"))
+    theirs.name = ours.name
+    (await ours.put(paused=True)).ok()
+    (await theirs.tell("trigger")).refused(404, "NOT_FOUND")
+    (await theirs.put(paused=True, input=8)).ok()
+    assert ((await ours.get())["input"], (await theirs.get())["input"]) == (7, 8)
+    assert (await theirs.delete()).status == 202
+    assert (await ours.get())["paused"] is True
+    triggered = (await ours.tell("trigger")).body["instance_id"]
+    (await server.request("GET", f"/orchestrations/{triggered}")).refused(404, "NOT_FOUND")

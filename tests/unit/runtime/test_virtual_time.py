@@ -25,3 +25,15 @@ def test_a_deadline_nearer_than_the_resolution_is_reached() -> None:
         return waits
 
     assert VirtualTimeLoop.run(wait_until_the_moment()) <= 2
+
+
+def test_the_clock_goes_on_where_its_times_are_rounded_to_more_than_a_nanosecond() -> None:
+    async def sleep() -> float:
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(2.0**24)
+        began = clock()
+        for _ in range(1000):
+            await asyncio.sleep(0.1)
+        return clock() - began
+
+    assert 99.9 < VirtualTimeLoop.run(sleep()) < 100.1

@@ -27,6 +27,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual_now = 0.0
         self._wall_clock_ahead = _BEGINNING
         super().__init__(_JumpingSelector(self._jump, self._reach))
+        # Real clocks have a nanosecond, which is lost in the rounding of times beyond 194 days (2^24 s): asyncio would
+        # never find a timer due.
+        self._clock_resolution = 1e-6
 
     @classmethod
     def run(cls, main: Coroutine[Any, Any, Result]) -> Result:
@@ -71,7 +74,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """
         if self._scheduled:  # type: ignore[attr-defined]
             moment = self._scheduled[0].when()  # type: ignore[attr-defined]
-            if moment <= self._virtual_now + self._clock_resolution:  # type: ignore[attr-defined]
+            if moment <= self._virtual_now + self._clock_resolution:
                 self._virtual_now = max(self._virtual_now, moment)
 
 
