@@ -56,6 +56,8 @@ def test_list_selects_and_orders(holdfast: Command, prefix: str) -> None:
     shown = rows(holdfast.orchestration("list", "--id-prefix", f"{prefix}-", "--status", "suspended").output)
     assert [f"{prefix}-a", "approval 1", "SUSPENDED"] in [row[:3] for row in shown]
     assert any(row[-1] == "customer=acme env=test" for row in shown)
+    waiting = rows(holdfast.orchestration("list", "--id-prefix", f"{prefix}-a", "--waiting").output)
+    assert any(row[-1].startswith("the event approved, since ") for row in waiting)
     for wrong in (("--status", "TIRED"), ("--tag", "customer"), ("--started-after", "soon"), ("--order", "random")):
         assert holdfast.orchestration("list", *wrong).code == 2
 

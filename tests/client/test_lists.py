@@ -54,6 +54,10 @@ async def test_lists_are_selected_and_ordered(client: Client, instance_id: str) 
     [newest, *_] = [one async for one in client.orchestrations(id_prefix=f"{instance_id}-")]
     assert (newest.name, newest.version, newest.status) == ("approval", "1", "RUNNING")
     assert (newest.tags, newest.ended_at) == ({"batch": "first:x", "env": "test"}, None)
+    assert newest.waiting_for is None
+    selected = client.orchestrations(id_prefix=f"{instance_id}-", waiting=True)
+    waiting = [[(each.kind, each.name) for each in one.waiting_for or ()] async for one in selected]
+    assert waiting == 3 * [[("event", "approved")]]
     with pytest.raises(errors.InvalidRequest, match="status"):
         await _ids(client, instance_id, status="TIRED")
 

@@ -68,11 +68,19 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @filter_options
 @option("--order", type=click.Choice(["newest", "oldest"]), default="newest", help="By the time of the start.")
 @option("--limit", type=click.IntRange(1), default=50, help="Largest number to list.")
+@option("--waiting", is_flag=True, help="Show what each instance waits for, and since when.")
 @option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
 @interval_option
 @server_command
 def list_them(
-    server: Server, as_json: bool, selected: Answer, order: str, limit: int, watching: bool, interval: float
+    server: Server,
+    as_json: bool,
+    selected: Answer,
+    order: str,
+    limit: int,
+    waiting: bool,
+    watching: bool,
+    interval: float,
 ) -> None:
     """List the instances that match all options, the newest first. Exits with 3 when there are none.
 
@@ -80,10 +88,10 @@ def list_them(
     """
     with server.connect() as session:
         if watching:
-            look = lambda: _listed(session, selected, order, limit)  # noqa: E731
+            look = lambda: _listed(session, selected, order, limit, waiting)  # noqa: E731
             watch(look, lambda found: tables.instances(found["orchestrations"]), as_json=as_json, interval=interval)
             return
-        found = _listed(session, selected, order, limit)
+        found = _listed(session, selected, order, limit, waiting)
     if as_json:
         show_json(found)
     elif found["orchestrations"]:
@@ -113,12 +121,12 @@ def counts(server: Server, as_json: bool, name: str | None) -> None:
         sys.exit(NOTHING_THERE)
 
 
-def _listed(session: Session, selected: Answer, order: str, limit: int) -> Answer:
+def _listed(session: Session, selected: Answer, order: str, limit: int, waiting: bool) -> Answer:
     found: list[Answer] = []
     cursor: str | None = None
     while True:
         most = min(MOST_LISTED, limit - len(found))
-        page = session.ask(list_runs(session.connection, selected, most, cursor, order))
+        page = session.ask(list_runs(session.connection, selected, most, cursor, order, waiting=waiting))
         found += page["orchestrations"]
         cursor = page.get("next_cursor")
         if cursor is None or len(found) >= limit:

@@ -12,7 +12,7 @@ from holdfast.logs import counted
 from holdfast.orchestration.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
@@ -46,7 +46,7 @@ def status(answer: Answer) -> RenderableType:
         "error": None if answer["error"] is None else printable(failure(answer["error"])),
         "reason": None if answer.get("reason") is None else printable(answer["reason"]),
         **_blocked(answer.get("blocked")),
-        "waits for": _waiting_for(answer.get("waiting_for", [])),
+        "waits for": Text("\n".join(awaited)) if (awaited := _awaited(answer.get("waiting_for", []))) else None,
         "parent": None if parent is None else Text(parent["instance_id"]),
         "rerun of": _rerun_of(answer.get("rerun_of")),
         "reruns": Text("\n".join(answer["reruns"])) if answer.get("reruns") else None,
@@ -66,14 +66,14 @@ def _tags(tags: dict[str, str] | None) -> Text | None:
     return printable(" ".join(f"{key}={value}" for key, value in sorted(tags.items()))) if tags else None
 
 
-def _waiting_for(awaited: list[Answer]) -> Text | None:
-    """Returns what the code awaits, one thing a line."""
+def _awaited(waiting_for: Sequence[Answer]) -> list[str]:
+    """Describes each thing that the code awaits."""
     lines = []
-    for one in awaited:
+    for one in waiting_for:
         what = "a timer" if one["kind"] == "timer" else f"the {_WAITED_FOR[one['kind']]} {one['name']}"
         until = f", due {moment(one['due_at'])}" if "due_at" in one else ""
         lines.append(f"{what}, since {moment(one['since'])}{until}")
-    return Text("\n".join(lines)) if lines else None
+    return lines
 
 
 def _rerun_of(source: Answer | None) -> Text | None:
@@ -94,7 +94,8 @@ def _blocked(reason: Answer | None) -> dict[str, RenderableType | None]:
     }
 
 
-def instances(shown: Iterable[Answer]) -> RenderableType:
+def instances(shown: Sequence[Answer]) -> RenderableType:
+    waiting = any("waiting_for" in instance for instance in shown)
     table = new_table()
     table.add_column("instance", overflow="fold")
     table.add_column("orchestration", overflow="fold")
@@ -102,6 +103,8 @@ def instances(shown: Iterable[Answer]) -> RenderableType:
     table.add_column("started", no_wrap=True)
     table.add_column("ended", no_wrap=True)
     table.add_column("tags", overflow="fold")
+    if waiting:
+        table.add_column("waits for", overflow="fold")
     for instance in shown:
         tags = " ".join(f"{key}={value}" for key, value in sorted(instance["tags"].items()))
         ended_at = instance["ended_at"]
@@ -112,6 +115,7 @@ def instances(shown: Iterable[Answer]) -> RenderableType:
             moment(instance["created_at"]),
             "" if ended_at is None else moment(ended_at),
             printable(tags),
+            *([Text("; ".join(_awaited(instance["waiting_for"] or [])))] if waiting else []),
         )
     return table
 

@@ -222,13 +222,21 @@ class Client:
         return Run(RunCalls(self._connection, instance_id), definition)
 
     async def orchestrations(
-        self, *, order: Literal["newest", "oldest"] = "newest", page_size: int = 50, **selected: Unpack[InstanceFilter]
+        self,
+        *,
+        order: Literal["newest", "oldest"] = "newest",
+        page_size: int = 50,
+        waiting: bool = False,
+        **selected: Unpack[InstanceFilter],
     ) -> AsyncIterator[OrchestrationSummary]:
-        """Iterates over the instances that match the filter, the newest first."""
+        """Iterates over the instances that match the filter, the newest first.
+
+        With ``waiting`` each has ``waiting_for``, what its code awaits, which takes longer.
+        """
         fields = filter_fields(**selected)
         cursor: str | None = None
         while True:
-            page = await list_runs(self._connection, fields, page_size, cursor, order)
+            page = await list_runs(self._connection, fields, page_size, cursor, order, waiting=waiting)
             for found in page["orchestrations"]:
                 yield run_answers.summary(found)
             cursor = page.get("next_cursor")

@@ -27,6 +27,8 @@ class OrchestrationSummary:
     version: str
     tags: dict[str, str]
     ended_at: datetime | None
+    #: What its code awaits. None if the list was not asked for it, or the instance could not be read.
+    waiting_for: Sequence[Awaited] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class HistoryEvent:
 
 
 def summary(answer: dict[str, Any]) -> OrchestrationSummary:
+    waiting_for = answer.get("waiting_for")
     return OrchestrationSummary(
         instance_id=answer["instance_id"],
         name=answer["name"],
@@ -176,6 +179,7 @@ def summary(answer: dict[str, Any]) -> OrchestrationSummary:
         version=answer["version"],
         tags=answer["tags"],
         ended_at=None if answer["ended_at"] is None else _moment(answer["ended_at"]),
+        waiting_for=None if waiting_for is None else [_awaited(one) for one in waiting_for],
     )
 
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import HoldfastError, InvalidRequest, NotFound
 from holdfast.gateway.auth.principal import Role
 from holdfast.gateway.openapi import orchestration_lists as documents
-from holdfast.gateway.query_params import INTEGER, MOMENT
+from holdfast.gateway.query_params import FLAG, INTEGER, MOMENT
 from holdfast.gateway.routing import Endpoint
+from holdfast.kinds import ORCHESTRATION_TYPE
+from holdfast.names import qualify
 from holdfast.orchestration.index.finder import counts, find
 from holdfast.orchestration.index.search import Criteria, Order, Search
 from holdfast.orchestration.status import Status
 from holdfast.orchestration.tags import MAX_TAGS, check_tags
 from holdfast.pushpop.api.replies import iso
+from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.serialization import dump, load
+from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.contract import HostClient
 
 MAX_LISTED = 100
+# Instances that are read at once.
+_AT_ONCE = 16
 
 Answer = dict[str, Any]
 #: A time of a filter, in Unix seconds.
@@ -77,6 +84,9 @@ class ListQuery(InstanceFilter):
     order: Annotated[Order, Field(description="By the time of the start.")] = "newest"
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED), INTEGER] = 50
     cursor: Annotated[str, Field(max_length=512, description="next_cursor of the previous page.")] = ""
+    waiting: Annotated[
+        bool, Field(description="Add waiting_for: what each instance waits for. Reads each of them."), FLAG
+    ] = False
 
 
 class CountsQuery(BaseModel):
@@ -113,6 +123,7 @@ class OrchestrationLists:
 
     def __init__(self, client: HostClient) -> None:
         self._client = client
+        self._batcher = CallBatcher.of(client, ORCHESTRATION_TYPE)
 
     def endpoints(self) -> Sequence[Endpoint]:
         return [
@@ -127,10 +138,37 @@ class OrchestrationLists:
         position = Cursor.parse(query.cursor, query.order).position if query.cursor else None
         search = Search(query.criteria(), query.order == "newest", query.limit, position)
         found = await find(self._client, call.caller.tenant, search)
-        result: Answer = {"orchestrations": [_shown(entry) for entry in found.entries]}
+        shown = [_shown(entry) for entry in found.entries]
+        if query.waiting:
+            await self._add_waiting(call.caller.tenant, shown)
+        result: Answer = {"orchestrations": shown}
         if found.position is not None:
             result["next_cursor"] = str(Cursor(query.order, found.position))
         return result
+
+    async def _add_waiting(self, tenant: str, shown: Sequence[Answer]) -> None:
+        """Adds to each instance what it waits for: null for an instance that cannot be read now."""
+        instances = iter(shown)
+
+        async def work() -> None:
+            for instance in instances:
+                instance["waiting_for"] = await self._waiting_for(tenant, instance)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(_AT_ONCE, len(shown))):
+                workers.create_task(work())
+
+    async def _waiting_for(self, tenant: str, instance: Answer) -> Any:
+        if instance["ended_at"] is not None:
+            return []
+        address = qualify(tenant, instance["instance_id"])
+        try:
+            state = raise_for_refusal(await self._batcher.call(address, "State", dump(None)))
+        except NotFound:
+            return []
+        except HoldfastError:
+            return None
+        return state["waiting_for"]
 
     async def counts(self, call: HttpRequest) -> Answer:
         name = call.query(CountsQuery).name

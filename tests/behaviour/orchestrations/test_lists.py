@@ -48,6 +48,8 @@ WRONG_QUERIES = [
     "cursor=WyJuZXdlc3QiLCJ4IiwieSJd",
     "cursor=W10",
     "colour=blue",
+    "waiting=yes",
+    "waiting=",
 ]
 
 
@@ -116,6 +118,21 @@ async def test_a_listed_instance_has_what_its_status_has(server: Server) -> None
     assert ended == {name: status[name] for name in shown}
     assert ended["ended_at"] is not None
     assert await _all(server, status="RUNNING") == []
+
+
+@on_every_stack
+async def test_a_list_shows_what_instances_wait_for(server: Server) -> None:
+    await begin(server, ["ended"], "echo", input=1)
+    await begin(server, ["running"])
+    await listed(server, 1, status="COMPLETED")
+    await listed(server, 1, status="RUNNING")
+    run = Run(server, "running")
+    await run.waits_for("EventSubscribed")
+    [running, ended] = await _all(server, waiting="true")
+    assert running["waiting_for"] == (await run.status())["waiting_for"]
+    assert [one["name"] for one in running["waiting_for"]] == ["go"]
+    assert ended["waiting_for"] == []
+    assert "waiting_for" not in (await _all(server, waiting="false"))[0]
 
 
 @on_every_stack

@@ -16,10 +16,18 @@ Answer = dict[str, Any]
 
 
 async def list_runs(
-    connection: Connection, selected: Mapping[str, Any], limit: int, cursor: str | None, order: str = "newest"
+    connection: Connection,
+    selected: Mapping[str, Any],
+    limit: int,
+    cursor: str | None,
+    order: str = "newest",
+    *,
+    waiting: bool = False,
 ) -> Answer:
     """Returns one page of instances."""
     params = {**selected, "order": order, "limit": limit, **({} if cursor is None else {"cursor": cursor})}
+    if waiting:
+        params["waiting"] = "true"
     return await connection.call("GET", "orchestrations", params=params, repeat=Repeat.ALWAYS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.gateway.openapi.orchestrations import Document, document
+from holdfast.gateway.openapi.orchestrations import Document, WaitingShown, document
 from holdfast.gateway.openapi.schemas import Answer
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ class Listed(Answer):
     tags: dict[str, str]
     created_at: str
     ended_at: str | None
+    #: With ``waiting``; null for an instance that could not be read.
+    waiting_for: list[WaitingShown] | None = None
 
 
 class ListAnswer(Answer):

@@ -390,7 +390,9 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         return answers.status(record, given, ending)
 
     async def _status_alone(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
-        return {"success": True, "status": _existing(state.record).status.value}
+        record = _existing(state.record)
+        state.note_waiting()
+        return {"success": True, "status": record.status.value, "waiting_for": answers.awaited(record)}
 
     async def _wait(self, turn: Turn, state: LoadedInstance, data: Any) -> Answer:
         notifier = requests.WaitRequest.parse(data).notify

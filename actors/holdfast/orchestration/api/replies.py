@@ -86,7 +86,7 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
         "created_at": iso(record.created_at),
         "updated_at": iso(record.updated_at),
         "ended_at": None if record.ended_at is None else iso(record.ended_at),
-        "waiting_for": list(map(_waiting, record.waiting_for)),
+        "waiting_for": awaited(record),
     }
     if ending.get("reason") is not None:
         answer["reason"] = ending["reason"]
@@ -99,6 +99,11 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
     if record.reruns:
         answer["reruns"] = record.reruns
     return answer
+
+
+def awaited(record: InstanceRecord) -> list[Answer]:
+    """Returns what the code of an instance awaits."""
+    return list(map(_waiting, record.waiting_for))
 
 
 def _waiting(dumped: list[Any]) -> Answer:
