@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from holdfast.gateway.dapr_api.dispatch import Response
 
-Headers = "list[tuple[bytes, bytes]]"
-
 # Headers of an answer that gRPC metadata have under another name, and those that are of the connection only.
 _PREFIXED = frozenset({"accept-ranges", "cache-control", "content-type", "date", "pragma", "via", "warning"})
 _LEFT_OUT = frozenset({"connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"})
