@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import RateLimited
+from holdfast.gateway.dapr_api.grpc_errors import CallFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,26 +38,40 @@ class Answers:
         self._most = most
         self._unread: dict[str, int] = {}
 
-    def check(self, tenant: str, size: int = 0) -> None:
-        """Raises RateLimited when this much more would be too much for the tenant. One answer always has room."""
-        unread = self._unread.get(tenant, 0)
-        if unread and unread + size > self._most // len(self._unread):
-            raise RateLimited(
-                f"{unread:,} bytes of answers to this tenant over gRPC are unread. Read them first.", retry_after=1
-            )
+    def check(self, tenant: str) -> None:
+        """Raises RateLimited when the tenant has too much that is unread. Call it before a call is carried out."""
+        if not self._has_room(tenant):
+            raise RateLimited(f"{self._held(tenant)} Read them first.", retry_after=1)
 
     async def send(self, reply: Reply, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Sends an answer. Raises TimeoutError when it is not read in time, and RateLimited."""
-        async with asyncio.timeout(self._seconds):
-            if len(reply.message) > _SMALL:
-                self.check(reply.tenant, len(reply.message))
-            if reply.metadata:
-                await context.send_initial_metadata(tuple(reply.metadata))
-            if len(reply.message) <= _SMALL:
-                await context.write(reply.message)
-            else:
-                # Shielded: cancelled, it would not free the memory, and nobody would know when it is free.
-                await asyncio.shield(self._write(reply, context))
+        """Sends an answer. Raises CallFailed when it is not read in time, or the tenant has too much that is unread."""
+        if len(reply.message) > _SMALL and not self._has_room(reply.tenant, len(reply.message)):
+            # Not RESOURCE_EXHAUSTED, after which a client may call again: this call has been carried out.
+            details = f"The call was carried out, but its answer was dropped: {self._held(reply.tenant)}"
+            raise CallFailed("UNKNOWN", details)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(reply, context)
+        except TimeoutError as error:
+            details = "The answer was not read in time and was dropped."
+            raise CallFailed("DEADLINE_EXCEEDED", details) from error
+
+    async def _send(self, reply: Reply, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        if reply.metadata:
+            await context.send_initial_metadata(tuple(reply.metadata))
+        if len(reply.message) <= _SMALL:
+            await context.write(reply.message)
+        else:
+            # Shielded: cancelled, it would not free the memory, and the time when it is free would be unknown.
+            await asyncio.shield(self._write(reply, context))
+
+    def _has_room(self, tenant: str, size: int = 0) -> bool:
+        """Returns whether an answer of this size has room. One always has."""
+        unread = self._unread.get(tenant, 0)
+        return not unread or unread + size <= self._most // len(self._unread)
+
+    def _held(self, tenant: str) -> str:
+        return f"{self._unread.get(tenant, 0):,} bytes of answers to this tenant over gRPC are unread."
 
     def _write(self, reply: Reply, context: grpc.aio.ServicerContext[Any, Any]) -> asyncio.Future[None]:
         size, tenant = len(reply.message), reply.tenant

@@ -18,7 +18,7 @@ import grpc.aio
 from dapr.proto import api_v1
 from google.protobuf.message import DecodeError
 
-from holdfast.errors import HoldfastError, SettingsError
+from holdfast.errors import HoldfastError, RateLimited, SettingsError
 from holdfast.gateway.auth.principal import CALLER
 from holdfast.gateway.bulkhead import Bulkhead
 from holdfast.gateway.dapr_api import grpc_errors, grpc_invocation
@@ -29,6 +29,7 @@ from holdfast.gateway.dapr_api.grpc_calls import GrpcCalls
 from holdfast.gateway.dapr_api.grpc_errors import CallFailed
 from holdfast.gateway.dapr_api.grpc_limits import check_message
 from holdfast.gateway.dapr_api.operations import ActorOperations
+from holdfast.gateway.http_request import BODY_BYTES
 from holdfast.gateway.middleware.access import BY_GRPC, GRPC_API, INVOKED
 from holdfast.gateway.middleware.body_limits import MAX_BODY
 from holdfast.gateway.middleware.inner_calls import INNER_CALL
@@ -92,6 +93,7 @@ class GrpcServer:
         self._calls = GrpcCalls(ActorOperations(parts.host, parts.audit), parts.metadata, parts.audit)
         self._dispatcher = Dispatcher(parts.app)
         self._receiving = Bulkhead(RECEIVING_AT_ONCE, RECEIVING_WAITING)
+        self._large = Bulkhead(BODY_BYTES)
         self._answers = Answers(message_timeout)
         self._server: grpc.aio.Server | None = None
         _check_free(address, port)
@@ -131,8 +133,6 @@ class GrpcServer:
             await self._answers.send(reply, context)
         except CallFailed as error:
             await context.abort(error.code, error.details, error.trailing_metadata)
-        except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The answer was not read in time and was dropped.")
         except HoldfastError as error:
             refusal = grpc_errors.of_refusal(error.status, str(error))
             await context.abort(refusal.code, refusal.details)
@@ -149,12 +149,11 @@ class GrpcServer:
         caller = self._identified(scope, invoked=path == _INVOKE)
         # Before anything is done, and not only before it is sent.
         self._answers.check(caller.tenant)
-        async with AsyncExitStack() as room:
-            await room.enter_async_context(self._receiving.enter(caller.tenant))
-            message = await self._received(context)
-            if len(message) <= _LARGE:
-                # It makes room for others as soon as it is there.
-                await room.aclose()
+        async with AsyncExitStack() as taken:
+            async with self._receiving.enter(caller.tenant):
+                message = await self._received(context)
+                if len(message) > _LARGE:
+                    await self._make_room(taken, caller.tenant, len(message))
             answer, metadata = await self._carried_out(path, name, scope, message, context)
         return Reply(answer.SerializeToString(), metadata, caller.tenant)
 
@@ -179,6 +178,19 @@ class GrpcServer:
         if message is grpc.aio.EOF:
             raise CallFailed("INVALID_ARGUMENT", "The call has no message.")
         return bytes(message)
+
+    async def _make_room(self, taken: AsyncExitStack, tenant: str, size: int) -> None:
+        """Takes room for a large message until its call ends. Raises RateLimited when there is none in time."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                await taken.enter_async_context(self._large.enter(tenant, size))
+        except TimeoutError as error:
+            # An actor may wait for calls that are received after this one: without a time limit, none would go on.
+            raise RateLimited(
+                f"Running calls of this tenant over gRPC have messages of {BODY_BYTES // 1024 // 1024} MiB in memory. "
+                "Try again later.",
+                retry_after=1,
+            ) from error
 
     async def _carried_out(
         self, path: str, name: str, scope: Scope, message: bytes, context: grpc.aio.ServicerContext[Any, Any]
