@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from holdfast.errors import Conflict, HoldfastError, TooLarge
 from holdfast.gateway.auth.principal import Role
-from holdfast.gateway.middleware.body_limits import MAX_BODY
+from holdfast.gateway.middleware.body_limits import MAX_ANSWER, MAX_BODY
 from holdfast.gateway.openapi import orchestrations as documents
 from holdfast.gateway.orchestrations import new_id
 from holdfast.gateway.routing import Accepted, Endpoint
@@ -102,10 +102,7 @@ class Reruns:
         instance_id = _id_of(copy) if wanted.instance_id is None else wanted.instance_id
         sent = dump({"copied": copy.dump(), "version": wanted.version})
         if len(sent) > _MOST_COPIED:
-            raise TooLarge(
-                f"The copied events have {len(sent)} bytes, and at most {_MOST_COPIED} can be copied: "
-                "name an earlier event with from_seq."
-            )
+            raise _too_large()
         answer = await self._ask(tenant, instance_id, "Rerun", sent)
         note = dump({"incarnation": copy.started.seed, "rerun_id": instance_id})
         with suppress(HoldfastError):  # the new instance sends it as well, until it arrives
@@ -116,12 +113,17 @@ class Reruns:
         """Returns the events of the execution, as far as they are needed for the cut."""
         events: list[Event] = []
         execution_id, seed = wanted.execution_id, None
+        size = 0
         while True:
             asked = dump({"execution_id": execution_id, "after": len(events)})
             page = await self._ask(tenant, source, "CopyHistory", asked)
             if seed not in (None, page["seed"]):
                 raise Conflict(f"{source} was deleted, and another instance was started under its id.")
             execution_id, seed = page["execution_id"], page["seed"]
+            # Not only in the end: a history may be larger than the memory. The last page is not copied as a whole.
+            size += len(dump(page["events"]))
+            if size > _MOST_COPIED + MAX_ANSWER:
+                raise _too_large()
             events += map(load_event, page["events"])
             if len(events) >= page["last"] or not page["events"]:
                 return events
@@ -130,6 +132,13 @@ class Reruns:
 
     async def _ask(self, tenant: str, instance_id: str, method: str, sent: bytes) -> Answer:
         return raise_for_refusal(await self._batcher.call(qualify(tenant, instance_id), method, sent))
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(
+        f"The events before the cut have more than {_MOST_COPIED} bytes, which cannot be copied: "
+        "name an earlier event with from_seq."
+    )
 
 
 def _id_of(copy: Copy) -> str:

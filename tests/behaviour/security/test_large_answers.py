@@ -85,6 +85,14 @@ async def test_the_client_reads_all_of_it(server: Server, history: str) -> None:
     assert sum(event.type == "EventRaised" for event in events) == LETTERS
 
 
+async def test_a_history_that_is_too_large_to_be_copied_is_not_read_to_its_end(
+    session: aiohttp.ClientSession, history: str
+) -> None:
+    async with session.post("/orchestrations/large/rerun", json={"from_seq": 10_000}) as answer:
+        # Whoever reads on finds out that there is no such event.
+        assert (answer.status, (await answer.json())["error_code"]) == (413, "TOO_LARGE")
+
+
 async def test_a_page_of_schedules_ends_when_it_is_large(session: aiohttp.ClientSession) -> None:
     names = [f"schedule-{number:02}" for number in range(12)]
     for name in names:
