@@ -68,3 +68,25 @@ def test_a_repeatable_option_is_a_list_or_one_value_of_the_file(holdfast: Comman
         assert "'queues.example:1' is not a host name" in holdfast("serve").error
     (holdfast.folder / "holdfast.toml").unlink()
     assert "'b:1' is not a host name" in holdfast("serve", HOLDFAST_ALLOWED_HOST="a.example b:1").error
+
+
+def test_variables_that_kubernetes_and_ci_set_are_no_options(holdfast: Command, server: Server) -> None:
+    address = f"tcp://127.0.0.1:{server.port}"
+    links = {
+        "HOLDFAST_PORT": address,
+        "HOLDFAST_GRPC_PORT": address,
+        "HOLDFAST_PORT_8080_TCP": address,
+        "HOLDFAST_PORT_8080_TCP_ADDR": "127.0.0.1",
+        "HOLDFAST_SERVICE_HOST": "127.0.0.1",
+        "HOLDFAST_SERVICE_PORT": str(server.port),
+        "HOLDFAST_VERSION": "1.2.3",
+    }
+    # Stops at the port that is in use, which is read after every option.
+    ended = holdfast("serve", "--listen", "127.0.0.1", "--port", str(server.port), **links)
+    assert ended.code == 1
+    assert ended.error.startswith(f"holdfast: Cannot listen on 127.0.0.1 port {server.port}")
+    ended = holdfast("serve", "--allowed-host", "a:1", **links)
+    assert "'a:1' is not a host name" in ended.error
+    assert "is not a valid integer" in holdfast("serve", HOLDFAST_PORT="eighty").error
+    started = holdfast("orchestration", "start", "greeting", '"ann"', "--within", "60", **links)
+    assert started.code == 0, started.error

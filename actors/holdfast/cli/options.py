@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +18,28 @@ SETTINGS_FILE = Path("holdfast.toml")
 #: The one key of the file that is not an option: a table with one table for each tenant.
 TENANTS = "tenants"
 _PREFIX = "HOLDFAST_"
+# Kubernetes sets HOLDFAST_PORT=tcp://10.0.0.1:8080 in every pod when a Service is called holdfast.
+_SERVICE_LINK = re.compile(r"(?:tcp|udp|sctp)://", re.IGNORECASE)
+
+
+class _Option(click.Option):
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        value = super().resolve_envvar_value(ctx)
+        if value is not None and isinstance(self.type, click.types.IntParamType) and _SERVICE_LINK.match(value):
+            return None
+        return value
 
 
 def option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
     """Declares ``--some-thing``, with ``HOLDFAST_SOME_THING`` and ``some-thing = …`` in ``holdfast.toml``.
 
     With another ``envvar``, because the option's name means something else in other commands, the key of the file
-    follows that variable.
+    follows that variable. The address of a Kubernetes Service in the variable of a number, as in
+    ``HOLDFAST_PORT=tcp://…``, is not a value.
     """
     long = next(name for name in names if name.startswith("--")).partition("/")[0]
     variable = _PREFIX + long.removeprefix("--").replace("-", "_").upper()
-    shown: dict[str, Any] = {"envvar": variable, "show_envvar": True, "show_default": True}
+    shown: dict[str, Any] = {"cls": _Option, "envvar": variable, "show_envvar": True, "show_default": True}
     return click.option(*names, **(shown | attributes))
 
 

@@ -59,7 +59,12 @@ def orchestration() -> None:
 @click.argument("given", metavar="[INPUT]", required=False)
 @option("--file", type=click.File("rb"), help="The input is the JSON in this file; '-' is standard input.")
 @option("--instance-id", help="Id of the instance.", show_default="generated")
-@option("--version", help="Version of the orchestration.", show_default="the one declared last")
+@option(
+    "--version",
+    envvar="HOLDFAST_ORCHESTRATION_VERSION",
+    help="Version of the orchestration.",
+    show_default="the one declared last",
+)
 @start_options
 @option("--within", type=click.FloatRange(0), help="Wait up to this many seconds for its end, and print its output.")
 @server_command

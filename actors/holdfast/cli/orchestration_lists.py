@@ -40,7 +40,7 @@ _FILTER = (
         help="Only instances with this status. May be repeated: one of them is enough.",
     ),
     option("--name", help="Only instances of this orchestration."),
-    option("--version", help="Only instances of this version."),
+    option("--version", envvar="HOLDFAST_ORCHESTRATION_VERSION", help="Only instances of this version."),
     option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Only instances with this tag. May be repeated."),
     *(option(f"--{name.replace('_', '-')}", metavar="TIME", help=text) for name, text in _TIMES.items()),
     option("--id-prefix", metavar="TEXT", help="Only instances whose id begins so."),

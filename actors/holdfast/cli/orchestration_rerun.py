@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 @option("--from-seq", type=click.IntRange(1), help="The first event that is not copied.", show_default="from the start")
 @option("--from-failure", is_flag=True, help="Try the last activity or sub-orchestration that failed again.")
 @option("--instance-id", help="Id of the new instance.", show_default="generated")
-@option("--version", help="Version of the orchestration.", show_default="the one of the source")
+@option(
+    "--version",
+    envvar="HOLDFAST_ORCHESTRATION_VERSION",
+    help="Version of the orchestration.",
+    show_default="the one of the source",
+)
 @option("--execution-id", type=click.IntRange(1), help="An earlier execution.", show_default="the latest")
 @server_command
 def rerun(
