@@ -372,7 +372,8 @@ async def test_answers_that_are_never_read_do_not_fill_the_memory(server: GrpcSe
         await eventually(one_is_dropped, what="the tenant has too much that is unread", within=60)
         # Nor may it ask for more, but other tenants may.
         one = begin(channel)
-        assert await one.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        # Refused beforehand, or dropped where some room was left, but too little for this answer.
+        assert await one.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNKNOWN)
         other = begin(channel, **{"holdfast-tenant": "other"})
         assert b'"count":0' in await other.read()
         for call in unread:
