@@ -36,7 +36,7 @@ _SLOW = 256 * 1024
 # How long, in seconds, an actor keeps a session open for the next call from its own process: without a call that is
 # known to come, and with one.
 SESSION_IDLE_SECONDS = 0.05
-EXPECTING_PATIENCE = 0.25
+EXPECTED_CALL_SECONDS = 0.25
 # How long a session holds the actor in all. Another process waits at most that long for an actor whose own process
 # keeps calling it; with less, many short orchestrations at once would need a second call each.
 MAX_SESSION_SECONDS = 0.5
@@ -55,19 +55,19 @@ def _ignore(actor_id: str, reply: dict[str, Any]) -> None:
 class CallBatcher:
     """Calls actors of one type that have a ``Batch`` method.
 
-    ``heard`` is called with the id and the reply of each actor before the callers get their replies.
+    ``on_reply`` is called with the id and the reply of each actor before the callers get their replies.
     """
 
     _of: ClassVar[weakref.WeakKeyDictionary[HostClient, dict[str, CallBatcher]]] = weakref.WeakKeyDictionary()
 
     def __init__(
-        self, client: HostClient, actor_type: str, heard: Callable[[str, dict[str, Any]], None] = _ignore
+        self, client: HostClient, actor_type: str, on_reply: Callable[[str, dict[str, Any]], None] = _ignore
     ) -> None:
         self._client = client
         self._actor_type = actor_type
-        self._heard = heard
+        self._on_reply = on_reply
         self._waiting: dict[str, deque[_Call]] = {}
-        self._riders: dict[str, _Call] = {}
+        self._piggybacked: dict[str, _Call] = {}
         #: Set when a call arrives for an actor whose session waits for one, or when none is expected any more.
         self._wakeups: dict[str, asyncio.Future[None]] = {}
         #: How many tasks of this process will end in a call to an actor, and until when a session waits for them.
@@ -104,23 +104,23 @@ class CallBatcher:
         """Marks work that will end in a call to this actor: a session with it stays open for that, within limits."""
         return _ExpectedCall(self, actor_id)
 
-    def ride(self, actor_id: str, method: str, data: bytes) -> asyncio.Future[dict[str, Any]]:
+    def piggyback(self, actor_id: str, method: str, data: bytes) -> asyncio.Future[dict[str, Any]]:
         """Adds a call without a turn of its own: it is sent after the next other calls to this actor.
 
-        At most one for each actor. :meth:`back` cancels it.
+        At most one for each actor. :meth:`cancel_piggyback` cancels it.
         """
-        if actor_id in self._riders:
+        if actor_id in self._piggybacked:
             raise RuntimeError(f"a piggybacked call to {actor_id} is waiting already")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._riders[actor_id] = _Call(method, data, answer)
+        self._piggybacked[actor_id] = _Call(method, data, answer)
         return answer
 
-    def back(self, actor_id: str, answer: asyncio.Future[dict[str, Any]]) -> bool:
+    def cancel_piggyback(self, actor_id: str, answer: asyncio.Future[dict[str, Any]]) -> bool:
         """Cancels a piggybacked call that was not sent yet; returns False if it is under way."""
-        rider = self._riders.get(actor_id)
-        if rider is None or rider.answer is not answer:
+        call = self._piggybacked.get(actor_id)
+        if call is None or call.answer is not answer:
             return False
-        del self._riders[actor_id]
+        del self._piggybacked[actor_id]
         return True
 
     def _wake(self, actor_id: str) -> None:
@@ -148,19 +148,19 @@ class CallBatcher:
         try:
             body: dict[str, Any] = {
                 "calls": [{"method": call.method, "data": orjson.Fragment(call.data)} for call in calls],
-                "visit": session.name,
+                "session": session.name,
             }
             if sum(len(call.data) for call in calls) > _SLOW:
                 body["slow"] = True
             answer = await self._client.invoke_method(self._actor_type, actor_id, BATCH, dump(body))
-            if not session.heard:
+            if not session.resolved:
                 session.resolve(load(answer))
         except asyncio.CancelledError:
             if not session.broken_off or session.caller.uncancel():
                 raise
         except (InvalidRequest, TooLarge) as error:
             # The batch was rejected as a whole, before its turn.
-            if len(calls) > 1 and not session.heard:
+            if len(calls) > 1 and not session.resolved:
                 return session.withdraw()
             session.fail(error)
         except Exception as error:
@@ -184,8 +184,8 @@ class CallBatcher:
             call = waiting.popleft()
             if not call.answer.done():
                 taken.append(call)
-        if taken and (rider := self._riders.pop(actor_id, None)):
-            taken.append(rider)
+        if taken and (extra := self._piggybacked.pop(actor_id, None)):
+            taken.append(extra)
         return taken
 
 
@@ -199,7 +199,7 @@ class _ExpectedCall:
     def __enter__(self) -> None:
         batcher = self._batcher
         batcher._expected[self._actor_id] += 1
-        batcher._expected_until[self._actor_id] = asyncio.get_running_loop().time() + EXPECTING_PATIENCE
+        batcher._expected_until[self._actor_id] = asyncio.get_running_loop().time() + EXPECTED_CALL_SECONDS
 
     def __exit__(self, *failure: object) -> None:
         batcher, actor_id = self._batcher, self._actor_id
@@ -214,7 +214,7 @@ class _Session:
 
     def __init__(self, batcher: CallBatcher, actor_id: str, calls: list[_Call]) -> None:
         self.name = f"{_SECRET}-{next(_numbers)}"
-        self.heard = False
+        self.resolved = False
         self.broken_off = False
         self.caller = cast("asyncio.Task[None]", asyncio.current_task())
         self._batcher = batcher
@@ -226,8 +226,8 @@ class _Session:
 
     def resolve(self, reply: dict[str, Any]) -> None:
         answered = list(zip(self._calls, reply["replies"], strict=True))
-        self.heard = True
-        self._batcher._heard(self._actor_id, reply)
+        self.resolved = True
+        self._batcher._on_reply(self._actor_id, reply)
         self._calls = []
         for call, answer in answered:
             if answer != DEFERRED and not call.answer.done():
@@ -278,12 +278,12 @@ class _Session:
             if calls := batcher._take(actor_id):
                 self._calls = calls
                 return calls
-            stays_until = max(patient_until, min(until, batcher._expected_until.get(actor_id, 0.0)))
-            if loop.time() >= stays_until or not holds():
+            open_until = max(patient_until, min(until, batcher._expected_until.get(actor_id, 0.0)))
+            if loop.time() >= open_until or not holds():
                 break
             come = batcher._wakeups[actor_id] = loop.create_future()
             # Wakes up regularly to check that the actor is still placed here.
-            over = loop.call_at(min(stays_until, loop.time() + SESSION_IDLE_SECONDS), _wake, come)
+            over = loop.call_at(min(open_until, loop.time() + SESSION_IDLE_SECONDS), _wake, come)
             try:
                 await come
             finally:
@@ -310,7 +310,7 @@ _RESOLVED: dict[str, Any] = {"replies": []}
 
 def _session_with(actor_type: str, actor_id: str, data: dict[str, Any]) -> _Session | None:
     """Returns the open session of this process with this actor that made the call, if any."""
-    session = _sessions.get(str(data.get("visit")))
+    session = _sessions.get(str(data.get("session")))
     return session if session is not None and session.is_to(actor_type, actor_id) else None
 
 

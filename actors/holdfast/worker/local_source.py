@@ -85,19 +85,19 @@ class LocalWorkSource:
 
         Most activities are pushed by these calls. Returns nothing when a notification or the time limit comes first.
         """
-        riding = self._queues.ride(queue, "PopWithAck", dump(body))
+        popping = self._queues.piggyback(queue, "PopWithAck", dump(body))
         waiting = asyncio.ensure_future(wakeup.wait())
         left = until - asyncio.get_running_loop().time()
         try:
-            both: set[asyncio.Future[Any]] = {riding, waiting}
+            both: set[asyncio.Future[Any]] = {popping, waiting}
             await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            if not self._queues.back(queue, riding):
-                await finish_even_if_cancelled(self._return_unseen(queue, riding))
+            if not self._queues.cancel_piggyback(queue, popping):
+                await finish_even_if_cancelled(self._return_unseen(queue, popping))
             raise
         finally:
             waiting.cancel()
-        return _NOTHING if self._queues.back(queue, riding) else await self._received(queue, riding)
+        return _NOTHING if self._queues.cancel_piggyback(queue, popping) else await self._received(queue, popping)
 
     async def _received(self, queue: str, popping: asyncio.Future[dict[str, Any]]) -> dict[str, Any]:
         """Returns the reply of a pop. A cancellation waits for the reply and abandons the popped items."""

@@ -74,7 +74,7 @@ class RemoteWorkSource:
             await RunCalls(self._connection, job.instance_id).outcome(dump(body))
 
     async def standing(self, job: Job) -> Standing:
-        return standing_of(await RunCalls(self._connection, job.instance_id).awaited(dump(job.place)))
+        return standing_of(await RunCalls(self._connection, job.instance_id).is_awaited(dump(job.place)))
 
     async def heartbeat(self, job: Job, details: str | None) -> bool:
         body = dump(job.place | {"details": details})

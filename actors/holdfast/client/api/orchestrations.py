@@ -131,7 +131,7 @@ class RunCalls:
     async def outcome(self, body: bytes) -> Answer:
         return await self._connection.call("POST", f"{self._path}/outcome", body=body, repeat=Repeat.ALWAYS)
 
-    async def awaited(self, body: bytes) -> Answer:
+    async def is_awaited(self, body: bytes) -> Answer:
         return await self._connection.call("POST", f"{self._path}/awaited", body=body, repeat=Repeat.ALWAYS)
 
     async def heartbeat(self, body: bytes) -> Answer:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from holdfast.gateway.auth.principal import CALLER, NOBODY
+from holdfast.gateway.auth.principal import ANONYMOUS, CALLER
 from holdfast.runtime.rate_limit import RateLimiter
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class AuditLog:
 
 
 def _who(caller: Caller | None) -> dict[str, str]:
-    if caller is None or caller is NOBODY:
+    if caller is None or caller is ANONYMOUS:
         return {}
     return {"token": caller.name, "tenant": caller.tenant, "role": caller.role.word}
 

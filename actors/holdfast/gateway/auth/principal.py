@@ -49,4 +49,4 @@ class Caller:
 
 
 #: The caller of public paths, and daprd, whose token the Dapr host checks.
-NOBODY = Caller(role=Role.READER)
+ANONYMOUS = Caller(role=Role.READER)

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from holdfast.errors import Forbidden, HoldfastError, InvalidRequest, Unauthorized
 from holdfast.gateway import ui as page
-from holdfast.gateway.auth.principal import CALLER, NOBODY, Caller
+from holdfast.gateway.auth.principal import ANONYMOUS, CALLER, Caller
 from holdfast.gateway.error_responses import send_error
 from holdfast.names import check_tenant
 
@@ -119,7 +119,7 @@ class Authentication:
     def identify(self, scope: Scope) -> None:
         """Stores the caller in the scope. Raises HoldfastError for a caller that may not make this request."""
         path: str = scope["path"]
-        scope[CALLER] = NOBODY
+        scope[CALLER] = ANONYMOUS
         if path.startswith(self._sidecar_paths):
             return
         if scope["query_string"]:

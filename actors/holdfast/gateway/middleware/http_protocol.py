@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from holdfast.errors import HoldfastError, HostStopping, InvalidRequest, TooLarge, TooSlow
-from holdfast.gateway.auth.principal import CALLER, NOBODY
+from holdfast.gateway.auth.principal import ANONYMOUS, CALLER
 from holdfast.gateway.error_responses import error_response
 from holdfast.gateway.middleware.http2_hint import PREFACE, Http2Hint, Http2Refusal
 from holdfast.gateway.middleware.write_buffers import WriteBuffers
@@ -187,7 +187,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     @property
     def tenant(self) -> str:
         scope: Any = {} if self.cycle is None else self.cycle.scope
-        caller: Caller = scope.get(CALLER, NOBODY)
+        caller: Caller = scope.get(CALLER, ANONYMOUS)
         return caller.tenant
 
     def break_off(self, reason: str) -> None:

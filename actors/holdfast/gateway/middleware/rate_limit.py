@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from holdfast.errors import RateLimited
-from holdfast.gateway.auth.principal import CALLER, NOBODY
+from holdfast.gateway.auth.principal import ANONYMOUS, CALLER
 from holdfast.gateway.error_responses import send_error
 from holdfast.runtime.rate_limit import RateLimiter
 
@@ -32,7 +32,7 @@ class RateLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             caller: Caller = scope[CALLER]
-            rate = None if caller is NOBODY else self._rate_of(caller.tenant)
+            rate = None if caller is ANONYMOUS else self._rate_of(caller.tenant)
             if rate is not None and (wait := self._rates.take(caller.tenant, rate, time.monotonic())):
                 error = RateLimited(
                     f"This tenant may send {rate:g} requests per second. Try again later.", retry_after=math.ceil(wait)

@@ -29,7 +29,7 @@ class InlineCommitPolicy:
         self._met = 0
         self._seconds = 0.0
 
-    def stays(self) -> bool:
+    def commit_inline(self) -> bool:
         """Returns whether to commit the next save inline."""
         if not self._here:
             return False

@@ -220,7 +220,12 @@ class SqliteStorage:
             raise Unavailable("The storage is closed.")
         # Never before saves that wait for the writer, to keep the order.
         overlapped = self._just_committed or self._writer.unanswered > 0
-        if not overlapped and size <= _SMALL and self._commit_policy.stays() and self._commit_inline(statements):
+        if (
+            not overlapped
+            and size <= _SMALL
+            and self._commit_policy.commit_inline()
+            and self._commit_inline(statements)
+        ):
             # Other tasks run after a save. A save of theirs then counts as overlapping with this one.
             self._just_committed = True
             try:
