@@ -125,7 +125,7 @@ def worker(
 
 @dataclass(frozen=True)
 class _Answers:
-    """What answers on the worker's own port, if it has one."""
+    """The health and metrics server on the worker's own port, and its socket."""
 
     endpoints: WorkerEndpoints
     listener: socket.socket

@@ -290,7 +290,7 @@ class Client:
     ) -> DeployCheck:
         """Replays the running instances, in this process, with the code of ``apps``, before it is deployed.
 
-        Returns those that the code would block, with the reasons. The instances do not notice; no activity is run.
+        Returns the instances that the code would block, with the reasons. Changes no instance and runs no activity.
         ``apps`` are all apps of the server. ``name`` selects one orchestration. With ``sample`` only that many random
         instances of each version of each orchestration are replayed. ``progress`` is called with the number so far.
         """

@@ -43,7 +43,7 @@ class OrchestrationCounts:
 
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """What became of an action on all instances that match a filter."""
+    """The result of an action on all instances that match a filter."""
 
     matched: int
     done: int

@@ -1,4 +1,4 @@
-"""The formats of stored values: refuses those that this version does not read."""
+"""The formats of stored values: refuses formats that this version does not read."""
 
 from __future__ import annotations
 

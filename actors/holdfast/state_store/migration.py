@@ -45,7 +45,7 @@ class End:
 
 @dataclass(slots=True)
 class Moved:
-    """What a migration has moved."""
+    """The counts of a migration, for its report."""
 
     app_id: str
     to_app_id: str

@@ -97,7 +97,7 @@ class Heartbeats:
                 if self._warnings.passes(message_of(error), self._loop.time()):
                     log.warning("%s: a heartbeat was not saved, retrying: %s", self._job, message_of(error))
             except Exception:
-                # Must not end the activity, which is told nothing of it.
+                # An error here must not reach the activity.
                 log.exception("%s: a heartbeat was not saved", self._job)
             else:
                 self._saved = details

@@ -83,7 +83,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What an instance says about a job."""
+    """The state of a job, from its instance."""
 
     #: Whether it still waits for the job.
     awaited: bool

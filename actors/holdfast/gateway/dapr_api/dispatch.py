@@ -18,7 +18,7 @@ class Response(NamedTuple):
 
 
 class Dispatcher:
-    """Runs requests as an HTTP server does: one whose caller has gone is told so, and ends by itself."""
+    """Runs requests as an HTTP server does: if the caller has gone, the request gets ``http.disconnect``."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -31,7 +31,7 @@ class Dispatcher:
         self._running.add(running)
         running.add_done_callback(self._ended)
         try:
-            # Cancelled in the middle, a request could take items that nobody gets.
+            # Cancelled in the middle, a request could pop items that no consumer gets.
             return await asyncio.shield(running)
         finally:
             gone.set()

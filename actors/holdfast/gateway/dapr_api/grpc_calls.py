@@ -66,7 +66,7 @@ class GrpcCalls:
 
     async def ExecuteActorStateTransaction(self, request: Any, caller: Caller) -> Message:
         check_actor(request.actor_type, request.actor_id)
-        # Those that are too many are refused before they are read.
+        # Calls above the limit are refused before they are read.
         operations = [_operation(operation) for operation in request.operations[: MAX_OPERATIONS + 1]]
         await self._actors.transact(request.actor_type, request.actor_id, operations)
         return empty_pb2.Empty()

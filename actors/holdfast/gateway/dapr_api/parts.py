@@ -1,4 +1,4 @@
-"""What the servers of Dapr's API need of the gateway."""
+"""The parts of the gateway that the servers of Dapr's API use."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ MOST_SERIES = 400
 #: The most tenants that are sampled: the default tenant, and the others that asked last.
 MOST_TENANTS = 20
 MOST_ASKED = 100
-# A tenant that nobody has asked about for this long is no longer sampled.
+# A tenant without a request for its samples in this time is no longer sampled.
 _FORGOTTEN_SECONDS = 24 * 3600.0
 # At most one part in this many of the time is spent sampling.
 _SHARE = 50
@@ -153,7 +153,7 @@ class QueueSamples:
         now = time.time()
         rows, total, pushed = _rows(counted)
         known = self._series[tenant]
-        # Those that have samples come first: they keep their room.
+        # Queues that have samples come first: they keep their room.
         for name, (figures, came) in sorted(rows.items(), key=lambda row: row[0] not in known):
             if name in known or self._make_room(tenant, now):
                 known.setdefault(name, Series()).add(now, figures, came)

@@ -1,4 +1,4 @@
-"""Requests to an instance: how they are delivered, how their replies are found, and who is told of a reply."""
+"""Requests to an instance: delivers them, finds their replies, and notifies the callers that wait for a reply."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ReplySubscribers:
         return request_id in self._notifiers
 
     def notify(self, topic: str, answered: dict[str, Answer]) -> None:
-        """Sends replies to those that wait for them."""
+        """Sends replies to the callers that wait for them."""
         for request_id, answer in answered.items():
             self._notify(topic, request_id, dump(answer).decode())
 

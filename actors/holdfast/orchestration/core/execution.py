@@ -159,7 +159,7 @@ class Execution:
 
     @property
     def left_mail(self) -> list[tuple[str, history.Json, str | None]]:
-        """What the next execution has to receive: requests without an answer, and recorded mail that was not applied.
+        """The mail for the next execution: requests without an answer, and recorded mail that was not applied.
 
         Each has its box, its data and, if it is a request, its id. Mail is not applied when the code has continued as
         new.

@@ -265,7 +265,7 @@ class Instance:
 
     @property
     def waiting_for(self) -> list[Waiting]:
-        """What the code awaits, the oldest first, up to the number that is shown."""
+        """The calls, events and timers that the code awaits, the oldest first, up to the number that is shown."""
         if self._execution is None or self.ending is not None or not self.begun:
             return []
         return self._execution.waiting_for()

@@ -1,4 +1,4 @@
-"""What the code of an instance awaits, as its status shows it."""
+"""The events, calls and timers that the code of an instance awaits, as its status shows them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _IDS_BYTES = 100
 
 
 class Entry(NamedTuple):
-    """What the index has of an instance."""
+    """The index's entry of an instance."""
 
     created_at: float
     instance_id: str

@@ -32,7 +32,7 @@ UNDECLARED = "The deployed code no longer declares this schedule."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What a caller chooses of a schedule."""
+    """The part of a schedule that its caller sets."""
 
     orchestration: str
     cron: str | None = None
@@ -50,7 +50,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a tick."""
+    """The result of a tick."""
 
     at: float
     #: None for a tick that started no instance.
