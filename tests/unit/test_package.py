@@ -1,4 +1,4 @@
-"""What ``import holdfast`` gives, and what it does not load."""
+"""The names that ``import holdfast`` gives, and the modules that it does not load."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_dir_shows_the_public_names() -> None:
     assert dir(holdfast) == sorted(holdfast.__all__)
 
 
-# Imports fail for all packages but Holdfast and those that its installation without extras brings.
+# Imports fail for all packages but Holdfast and its dependencies without extras.
 CLIENT_ONLY = """
 import importlib.metadata as metadata, re, sys
 

@@ -39,7 +39,7 @@ def test_what_is_joined_can_be_split() -> None:
 
 
 def test_whatever_can_be_split_is_what_was_joined() -> None:
-    """So no two texts stand for the same queue or instance, however somebody came by them."""
+    """So no two texts name the same queue or instance."""
     queues = instances = 0
     for text in TEXTS:
         try:

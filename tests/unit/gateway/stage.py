@@ -70,7 +70,7 @@ class Gateway:
         return await self.configuration.change(QUEUE, dump(changes), changes)
 
     async def push(self, *items: Any, **fields: Any) -> dict[str, Any]:
-        """One request."""
+        """Pushes the items in one request."""
         entries = [{"item": item, **fields} for item in items]
         return await self.push_entries(entries)
 
@@ -101,7 +101,7 @@ class Stage(ActorStage):
         return (PushPopActor, QueueIndexActor, NotifierActor)
 
     def gateway(self) -> Gateway:
-        """One more process."""
+        """Adds a gateway, as in another process."""
         made = Gateway(self.host)
         self._gateways.append(made)
         return made

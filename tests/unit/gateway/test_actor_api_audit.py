@@ -1,4 +1,4 @@
-"""What operators do through the actor API of the embedded host is written down, however they spell it."""
+"""The audit log has operators' calls of the embedded host's actor API, in every spelling of their path."""
 
 from __future__ import annotations
 

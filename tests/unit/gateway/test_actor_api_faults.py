@@ -1,4 +1,4 @@
-"""The actor API of the embedded host: numbers out of bounds are refused, and a fault of ours is told in its form."""
+"""The embedded host's actor API refuses numbers out of bounds, and reports our own faults in Dapr's error form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one tenant does at once is bounded, and keeps no other waiting."""
+"""Bulkheads: the concurrent work of one tenant is bounded, and delays no other tenant."""
 
 from __future__ import annotations
 

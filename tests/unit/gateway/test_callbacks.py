@@ -1,4 +1,4 @@
-"""What daprd calls on a server."""
+"""The routes of a server that daprd calls."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Lists:
         return await self._listing.page(tenant, limit, cursor)
 
     async def names(self, tenant: str = ATTACKER) -> list[list[str]]:
-        """Those of each page."""
+        """The names of the queues on each page."""
         pages = []
         cursor = None
         while True:
@@ -76,9 +76,9 @@ def test_a_page_ends_when_enough_partitions_were_asked(monkeypatch: pytest.Monke
         names = await make(stage, 8)
         lists = Lists(stage)
         await lists.page()
-        # One look at each of those that are looked at together, to see how many they have.
+        # One call for the partition count of each queue that is asked concurrently.
         assert lists.asked() <= 3 * (PARTITIONS + 1) + listing.AT_ONCE
-        # Those of the first page are remembered now.
+        # The partition counts of the first page's queues are cached now.
         pages = await lists.names()
         assert [name for page in pages for name in page] == names
         assert [len(page) for page in pages] == [6, 2]

@@ -1,4 +1,4 @@
-"""What a process makes of what it hears of partitions."""
+"""The load of each partition, as a process derives it from the partitions' replies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_first_partition_says_how_many_there_are_and_no_other() -> None:
     known.observe("orders", 5, 4)
     spread = known.get("orders")
     assert spread is not None
-    # One that has not heard of it yet, and one that has heard of more.
+    # The reply of a partition that knows a smaller count, then of one that is beyond the count.
     known.observe("orders@3", 2, 1)
     known.observe("orders@6", 0, 1)
     assert spread.count == 4

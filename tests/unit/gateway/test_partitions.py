@@ -119,7 +119,7 @@ async def test_a_pop_goes_on_where_a_partition_is_away(stage: Stage) -> None:
         await gateway.push("x")
     gateway.client.away = {f"{QUEUE}@1"}
     assert [(await gateway.pop())["count"] for _ in range(2)] == [1, 1]
-    # There is something left, where nobody can look.
+    # An item is left in the partition that cannot be reached.
     with pytest.raises(errors.Unavailable):
         await gateway.pop()
     gateway.client.away.clear()

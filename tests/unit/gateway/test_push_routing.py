@@ -52,7 +52,7 @@ async def test_what_others_do_is_noticed(stage: Stage) -> None:
     for _ in range(4):
         await gateway.push(*range(10))
     await other.partitions.call(QUEUE, "Pop", dump({"count": 20}), 1)
-    # What was heard of it is old after a moment, and asked for again.
+    # The known loads are outdated after a few seconds, and are asked for again.
     await asyncio.sleep(5)
     await gateway.push("x")
     await asyncio.sleep(1)
@@ -159,7 +159,7 @@ async def test_a_partition_that_is_away_is_avoided(stage: Stage) -> None:
         try:
             await gateway.push("x")
         except errors.Unavailable:
-            # It may have been stored, so nobody else may be asked for the same.
+            # The push may have been stored, so it may not be sent to another partition.
             failed += 1
     assert failed == 1
     gateway.client.away.clear()

@@ -1,4 +1,4 @@
-"""Queues are asked for their figures, not too many and not too often, and those that are silent are left out."""
+"""QueueStats asks a bounded number of queues at bounded intervals, and leaves out queues that do not answer."""
 
 from __future__ import annotations
 

@@ -52,12 +52,12 @@ class Stage(ActorStage):
         return await self.invoke(IDEMPOTENCY_TYPE, record_id("acme", key), method, named | {"owner": "a"} | data)
 
     async def stored(self) -> int:
-        """What the actor counts when all has been reported."""
+        """Returns the bytes that the usage actor counts once all processes have reported."""
         await UsageReports.of(self.host.client).flush("acme")
         return await stored_bytes(self.host.client, "acme")
 
     async def full(self, usage: RecordUsage | None = None) -> bool:
-        """Whether a new record is refused."""
+        """Returns whether a new record is refused."""
 
         async def exists() -> bool:
             return False

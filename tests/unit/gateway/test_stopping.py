@@ -1,4 +1,4 @@
-"""What a server that stops writes into its log."""
+"""The log of a server that stops."""
 
 from __future__ import annotations
 

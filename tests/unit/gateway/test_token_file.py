@@ -1,4 +1,4 @@
-"""What a file of tokens says, and whom a token stands for."""
+"""The token file: its syntax, its permissions, and the caller of each token."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECRET = "a-secret-0123456789"
 
 
 def table(*lines: str, name: str = "x", role: str = "user", token: str = f'token = "{SECRET}"') -> str:
-    """One that is right, but for what is said here."""
+    """Returns a valid ``[[token]]`` table, with the given lines and values."""
     tenants = [] if any(line.startswith("tenant") for line in lines) else ['tenant = "*"']
     return "\n".join(["[[token]]", f'name = "{name}"', f'role = "{role}"', *tenants, *lines, token, ""])
 
@@ -281,7 +281,7 @@ async def test_whatever_goes_wrong_the_next_change_is_seen(
 
 
 class Descriptors:
-    """Those of a process, which has none left while ``used_up``."""
+    """The file descriptors of the process. While ``used_up``, none is free and opening the token file fails."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.used_up = False
@@ -364,7 +364,7 @@ async def test_a_caller_whose_token_cannot_be_verified_is_told_to_try_again(
     sent: list[Message] = []
 
     async def reached(scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("nobody was identified")
+        raise AssertionError("the request passed, although no token was checked")
 
     async def send(message: Message) -> None:
         sent.append(message)

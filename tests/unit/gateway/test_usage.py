@@ -166,7 +166,7 @@ async def test_a_push_that_failed_makes_no_queue(stage: Stage) -> None:
             await gateway.push(1, "a", "few")
     await gateway.push(1, "b", "few")
     await gateway.push(1, "c", "few")
-    # Nobody can say how many there are: one that is new has to wait.
+    # A shard of the index is unreachable, so the queues cannot be counted: a new queue is refused for now.
     gateway.client.away.add(shard_of("b", "few"))
     await asyncio.sleep(AGAIN_SECONDS + 1)
     with pytest.raises(Unavailable):
@@ -191,7 +191,7 @@ async def test_a_queue_that_is_only_configured_counts_and_stays(stage: Stage) ->
     with pytest.raises(InvalidRequest):
         await gateway.configure("wrong", max_locks=-1)
     await gateway.configure("b", max_locks=2)
-    # Longer than a queue that was let in is remembered, and to one that never heard of it.
+    # After an admitted queue is forgotten here, and in a process that never knew it.
     await asyncio.sleep(LISTED_WITHIN + 1)
     for one in (gateway, Limited(stage.gateway())):
         with pytest.raises(Capacity, match="2 queues"):

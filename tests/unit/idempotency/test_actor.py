@@ -100,8 +100,8 @@ async def test_a_record_of_another_life_does_not_count(stage: Stage) -> None:
     assert (await stage.call("Begin", owner="b"))["outcome"] == "done"
     begun = await stage.call("Begin", owner="b", incarnation="second")
     assert (begun["outcome"], begun["attempt"]) == ("run", 1)
-    # Those that still run the first are not heard any more.
+    # Owners of the first incarnation have lost their lease.
     assert (await stage.call("Commit", owner="a", result=2))["error_code"] == "LEASE_LOST"
-    # One that takes over goes on with the same life.
+    # An owner that takes over continues the same incarnation.
     await stage.call("Fail", owner="b", error="no")
     assert (await stage.call("Begin", owner="c", incarnation="second"))["attempt"] == 2

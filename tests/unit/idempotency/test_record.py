@@ -43,7 +43,7 @@ def test_the_owner_may_begin_again() -> None:
 
 
 def test_the_same_owner_takes_over_from_itself_with_a_higher_fence() -> None:
-    """A message that is delivered again: whoever had it before may be dead, and may be only held up."""
+    """A redelivered message: its earlier consumer may have crashed, or may only be slow."""
     first = begin(None, 0, "message", 30, fence=1)
     second = begin(first, 1, "message", 30, fence=2)
     assert (second.fence, second.attempts, second.lease_expires_at) == (2, 2, 31)

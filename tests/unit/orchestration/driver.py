@@ -151,12 +151,12 @@ class Driver:
         self.deliver()
 
     def run(self, answer: Callable[[RunActivity], Any] | None = None) -> Any:
-        """To the end: activities are answered at once, and time passes when nothing else happens."""
+        """Runs to the end: ``answer`` completes activities at once; time passes when nothing else is due."""
         answered = 0
         while self.status is Status.RUNNING:
             calls = [effect for effect in self.effects if isinstance(effect, RunActivity)]
             if answered < len(calls):
-                assert answer is not None, f"nobody answers {calls[answered]}"
+                assert answer is not None, f"the test gives no result for {calls[answered]}"
                 effect = calls[answered]
                 answered += 1
                 assert self.complete(effect.scheduled_seq, answer(effect)) is Verdict.RECORDED

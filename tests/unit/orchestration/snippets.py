@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Trace:
-    """What happened, and when."""
+    """Records steps with their times."""
 
     def __init__(self) -> None:
         self._beginning = asyncio.get_running_loop().time()

@@ -45,7 +45,7 @@ def an_app() -> App:
 
     @app.orchestration(mailboxes=["letters"])
     async def one_each(ctx: Context, number: int) -> int:
-        """One letter in each execution."""
+        """Receives one letter in each execution."""
         if number == 0:
             await ctx.event("go")
         if await ctx.receive("letters") != "end":
@@ -64,7 +64,7 @@ on_stage = on_simulated_host(partial(Stage, an_app))
 
 @pytest.fixture
 def calls_to_itself(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What instances ask of themselves. Refused when there is no end to it, as no time would pass here then."""
+    """The calls of instances to themselves. Fails after MANY: an endless chain would stop the virtual clock."""
     made: list[str] = []
     call = OrchestrationActor._call_myself
 

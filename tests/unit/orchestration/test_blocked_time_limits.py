@@ -1,4 +1,4 @@
-"""The time limit of BLOCKED instances, and of those that a crash interrupted: a reminder is enough."""
+"""Time limits of BLOCKED and of crashed instances: their reminder alone ends them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ctx gives to an orchestration."""
+"""The properties and calls of ctx."""
 
 from __future__ import annotations
 

@@ -100,6 +100,6 @@ def failed_on_plain_loops(program: str) -> set[str]:
 
 def test_ordinary_loops_are_as_they_were_after_orchestrations_ran() -> None:
     if failed := failed_on_plain_loops(STEP + ON_PLAIN_LOOPS):
-        # Some fail by themselves: always on machines without a network, and now and then on those that are busy.
+        # Some of CPython's tests fail with plain asyncio too: without a network always, on a busy machine sometimes.
         failed &= failed_on_plain_loops(STEP + ON_PLAIN_LOOPS)
         assert failed <= failed_on_plain_loops(ON_PLAIN_LOOPS)

@@ -1,4 +1,4 @@
-"""What authors use in their own tests."""
+"""The test environment that holdfast.testing gives to authors of orchestrations."""
 
 from __future__ import annotations
 

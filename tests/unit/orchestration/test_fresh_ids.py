@@ -74,14 +74,14 @@ on_stage = on_simulated_host(Stage)
 async def test_nothing_is_read_of_one_that_cannot_be_there(stage: Stage) -> None:
     await stage.begin()
     assert ORCHESTRATION_TYPE not in stage.read
-    await stage.ask("named-by-somebody", "Start", name="waits")
+    await stage.ask("named-by-the-caller", "Start", name="waits")
     assert ORCHESTRATION_TYPE in stage.read
 
 
 @on_stage
 async def test_one_that_may_have_been_saved_is_looked_for(stage: Stage) -> None:
     with stage.fresh_ids.name("default") as instance_id:
-        await stage.begin()  # whoever comes after a crash is there already
+        await stage.begin()  # the rescuer is registered already
         stage.host.faults = Faults(reply_lost=1.0)
         with pytest.raises(SaveFailed):
             await stage.ask(instance_id, "Start", name="waits")
@@ -94,7 +94,7 @@ async def test_one_that_may_have_been_saved_is_looked_for(stage: Stage) -> None:
 
 @on_stage
 async def test_a_start_that_is_made_again_does_not_begin_anew(stage: Stage) -> None:
-    """It was done in another process, and daprd makes it again a second later, here."""
+    """The start was saved in another process, and daprd repeats it here a second later."""
     with stage.fresh_ids.name("default") as instance_id:
         other = SimulatedHost(storage=stage.host.storage, idle_timeout=3600)
         for actor_class in (*OWN_ACTORS, orchestration_actor(app.registry)):

@@ -33,7 +33,7 @@ def an_app(body: Callable[[Context], Any]) -> App:
 
 
 def given_to(driver: Driver) -> list[Any]:
-    """What the activities were called with, in their order."""
+    """Returns the inputs of the activities, in their order."""
     return [event.input for event in driver.history if event.type == "ActivityScheduled"]  # type: ignore[attr-defined]
 
 

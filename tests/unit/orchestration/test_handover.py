@@ -1,4 +1,4 @@
-"""What one execution hands to the next: mail that was not received, a cancel that the code did not see."""
+"""The handover of one execution to the next: unread mail, and a cancellation that the code did not see."""
 
 from __future__ import annotations
 

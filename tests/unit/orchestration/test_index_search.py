@@ -1,4 +1,4 @@
-"""What a search of the index finds, against a list of all instances."""
+"""Searches of the index, compared with a list of all instances."""
 
 from __future__ import annotations
 

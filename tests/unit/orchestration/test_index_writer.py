@@ -1,4 +1,4 @@
-"""What the index of instances is told, and how often."""
+"""The updates that instances send to their index, and how often they send them."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ async def test_the_first_is_listed_at_once_and_the_others_together(stage: Stage)
 async def test_what_a_crash_kept_from_the_index_its_reminder_tells(stage: Stage) -> None:
     await stage.ask("i", "Start", name="waits")
     await asyncio.sleep(0.2)
-    # It ends with the process, before the index can be told.
+    # The process ends right after the instance, before the index is updated.
     await stage.ask("i", "RaiseEvent", name="go")
     stage.host = await stage.host.restarted()
     assert await stage.listed() == {"i": "RUNNING"}
-    # Whoever looks meanwhile does not take its reminder's work away.
+    # A status call in between leaves the update to the instance's reminder.
     assert (await stage.ask("i", "Status"))["status"] == "COMPLETED"
     await asyncio.sleep(30)
     assert await stage.listed() == {"i": "COMPLETED"}

@@ -219,7 +219,7 @@ def test_a_task_that_nobody_holds_is_not_lost() -> None:
         reached: list[str] = []
 
         async def forgotten() -> None:
-            # Nobody but the garbage collector would ever know of this future and this task.
+            # No reference outside this cycle holds the future and the task.
             await asyncio.shield(asyncio.sleep(1))
             reached.append("end")
 
@@ -244,7 +244,7 @@ class TestDropped:
                 await ctx.call("act", "clean-up of a child")
 
         async def failing() -> None:
-            raise ValueError("that nobody asks for")
+            raise ValueError("that is never retrieved")
 
         asyncio.create_task(failing())
         try:
@@ -266,7 +266,7 @@ class TestDropped:
         warnings.simplefilter("always")
         driver = Driver(an_app(self.body))
         driver.start("orchestration")
-        # What a task raised is told when the task is gone, as asyncio does it.
+        # As in asyncio, an exception that was never retrieved is logged when its task is collected.
         caplog.clear()
         events = len(driver.events)
         with caplog.at_level(logging.INFO):

@@ -27,7 +27,7 @@ FRUIT = ["apple", "pear", "plum"]
 
 
 class Order:
-    """What a process has its loops go over: another process has another order, or another form of the items."""
+    """The items that the code iterates over: another process may have another order, or another form of them."""
 
     def __init__(self, *items: Any) -> None:
         self.items = list(items)
@@ -243,7 +243,7 @@ def test_two_inputs_that_changed_are_not() -> None:
 @pytest.mark.parametrize("other", [["pear", "apple", "plum"], ["plum", "apple", "pear"], ["pear", "plum", "apple"]])
 @pytest.mark.parametrize("done", [0, 1, 2])
 def test_a_loop_in_another_order_is_never_answered_wrongly(other: list[str], done: int) -> None:
-    """One call at a time: what belongs to another call shows at the latest when the code makes that one."""
+    """With one call at a time, a result of another call is found at the latest when the code makes that call."""
     order = Order(*FRUIT)
     driver = driven(one_by_one, order)
     for number in range(done):
@@ -317,7 +317,7 @@ def test_text_that_is_written_in_another_way_is_the_same_input() -> None:
 
 
 def test_inputs_of_children_that_are_written_in_another_way_are_the_same() -> None:
-    """They have no ids of the code's own, and those that Holdfast gives them are found by the text of the input."""
+    """The code gives these children no ids; replay matches the ids that Holdfast gave by the text of the input."""
     order = Order({"id": 1, "size": 2}, {"id": 1, "size": 2})
     driver = driven(children, order)
     order.items = [{"size": 2, "id": 1}, {"size": 2, "id": 1}]

@@ -1,4 +1,4 @@
-"""What becomes of each message: once recorded, nothing that comes again changes anything."""
+"""The verdict on each message: a duplicate of a recorded message changes nothing."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_the_result_of_what_was_given_up_is_still_recorded(driver: Driver) -> No
 
 
 def test_the_cost_of_a_delivery_is_that_of_its_message(driver: Driver) -> None:
-    """What is new is all that is given out, however long the history."""
+    """A turn returns only new events, however long the history is."""
     app = App()
 
     @app.orchestration

@@ -1,4 +1,4 @@
-"""Code that no longer does what its history says it did is told apart, with the step and the line."""
+"""Code that departs from its history is found, and the error names the step and the line."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_what_it_left_open_is_called_off_without_its_code_and_its_parent_told() 
 
 
 def test_time_of_the_machine_is_found_out() -> None:
-    """What people do: a decision that hangs on something that is not in the history."""
+    """A common mistake: a decision depends on a value that is not in the history."""
     runs: list[float] = []
 
     async def careless(ctx: Context) -> None:

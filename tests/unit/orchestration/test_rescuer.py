@@ -1,4 +1,4 @@
-"""Who comes for an instance whose process died, and that nobody has to for the others."""
+"""The rescuer recovers instances whose process crashed, and calls no other instance."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Stage(InstanceStage):
         return count
 
     def written(self) -> set[str]:
-        """Those that somebody would come for."""
+        """Returns the addresses of the registered instances, as stored."""
         rows = self.host.storage.rows.items()
         pages = [load(row[0]) for key, row in rows if f"||{RESCUER_TYPE}||" in key and "||page-" in key]
         return {address for page in pages for address in page}
@@ -101,14 +101,14 @@ async def test_one_that_has_told_everybody_is_crossed_off_without_being_asked(st
 async def test_what_a_process_that_died_had_not_sent_is_sent_by_the_next(stage: Stage) -> None:
     stage.host.faults = Faults(crash_after_save=1.0)
     asked = asyncio.ensure_future(stage.ask("i", "Start", name="calls"))
-    # The first save is that of who will come, the second its own.
+    # The first save registers the instance with the rescuer, the second is its own.
     await stage.host.crashed.wait()
     await asyncio.gather(asked, return_exceptions=True)
     assert stage.written() == {"i"}
     stage.host.faults = Faults()
     await stage.crash()
     await asyncio.sleep(20)
-    # It had not saved anything when it died, so there was nothing to send, and nobody comes again.
+    # The crashed start had saved nothing: the rescuer called it once, and removed it.
     assert (stage.woken, stage.kept(), await stage.pushed()) == (["i"], [], 0)
     await stage.ask("i", "Start", name="calls")
     stage.host.faults = Faults(save_fails=1.0)
@@ -196,7 +196,7 @@ async def test_one_that_waits_for_long_is_seen_to_once(stage: Stage) -> None:
 
 @on_stage
 async def test_one_that_tells_others_just_now_is_not_asked(stage: Stage) -> None:
-    # The index is told of many together, so there are always some that wait for that.
+    # Index updates are batched, so that some instances always wait for theirs.
     for number in range(100):
         await stage.ask(f"i-{number}", "Start", name="quick")
         await asyncio.sleep(0.1)
@@ -329,7 +329,7 @@ def test_those_that_leave_memory_at_once_are_crossed_off_all_the_same() -> None:
         for number in range(PAGE + 20):
             await stage.ask(f"i-{number}", "Start", name="calls")
         await asyncio.sleep(120)
-        # Some are sent twice: nobody was there any more who knew that they had been.
+        # Some are sent twice: their instances left memory before the dispatch was confirmed.
         assert await stage.pushed() >= PAGE + 20
         assert stage.kept() == []
 

@@ -1,4 +1,4 @@
-"""What is in sets comes in the same order in every process: sets of futures are ordered by addresses elsewhere."""
+"""Sets iterate in the same order in every process, where plain Python orders futures by their addresses."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_classes_inside_are_as_outside() -> None:
 
 
 class TestOtherLoops:
-    """What an orchestration needs of asyncio is there for orchestrations only."""
+    """The patches of asyncio apply to orchestrations only."""
 
     NAMES = ("Future", "Task", "all_tasks", "wrap_future", "gather", "wait", "as_completed")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """One of several that call the same actors."""
+    """One of several processes that call the same actors."""
 
     def __init__(self, host: SimulatedHost) -> None:
         self._client = host.client
@@ -98,7 +98,7 @@ async def test_a_new_process_knows_the_old_ones(host: SimulatedHost) -> None:
     second = Process(host)
     heard = second.hears(alone=True)
     assert [await in_time(heard, 1) for _ in range(8)] == ["default", *names]
-    # There is nobody else, so nobody is asked again.
+    # No other process exists, so the index is not asked again.
     await asyncio.sleep(600)
     assert second.calls == ["Since"]
     await second.tenants.note("new")

@@ -37,7 +37,7 @@ def begin(app: App, cold: bool) -> Callable[..., Driver]:
 
 
 def failed(driver: Driver, at: float) -> None:
-    """It failed with kind ``timeout`` at this time, and its history can be replayed."""
+    """Asserts that the instance failed with kind ``timeout`` at this time, and that its history replays."""
     assert (driver.error.kind, driver.events[-1].timestamp) == ("timeout", BEGINNING + at)
     assert driver.instance.next_moment is None
     verify_history(driver.app.registry, "test", driver.history)

@@ -1,4 +1,4 @@
-"""Timers in the order of their moments; those that were cancelled are forgotten."""
+"""Timers are ordered by their due times; cancelled timers are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ctx gives has the types of what it was asked for."""
+"""The results of ctx have the types of the functions that were called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instance awaits, as its status shows it."""
+"""The awaited calls, events and timers in the status of an instance."""
 
 from __future__ import annotations
 

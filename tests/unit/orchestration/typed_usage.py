@@ -1,4 +1,4 @@
-"""What a type checker makes of an orchestration; checked, never run."""
+"""An orchestration for the type checker; checked, never run."""
 
 from __future__ import annotations
 

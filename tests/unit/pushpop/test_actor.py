@@ -39,7 +39,7 @@ class Stage(ActorStage):
         return await self.invoke(QUEUE_TYPE, queue, method, data)
 
     def stored(self, key: str, queue: str = QUEUE) -> Any:
-        """What is on the disk, without asking the actor, which would notice what is due."""
+        """Returns a stored value without calling the actor, as a call would process due work."""
         row = self.host.storage.rows.get(f"holdfast||{QUEUE_TYPE}||{queue}||{key}")
         return None if row is None else load(row[0])
 

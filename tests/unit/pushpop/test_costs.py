@@ -1,4 +1,4 @@
-"""What an operation costs does not depend on what is stored, nor on what is locked."""
+"""The cost of an operation does not depend on the number of stored or locked items."""
 
 from __future__ import annotations
 

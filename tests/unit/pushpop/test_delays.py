@@ -1,4 +1,4 @@
-"""Items that are not to be taken yet, and those nobody took in time."""
+"""Delayed items, and items whose time to live is over."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_what_falls_due_together_is_saved_in_bounded_pieces() -> None:
 
 
 def test_what_expires_together_is_withdrawn_in_bounded_pieces() -> None:
-    """Those in the middle are rewritten, as gaps among what stays."""
+    """Chunks in the middle are rewritten, with gaps between the items that stay."""
     queue = QueueDriver(expired_to_dead_letters=True)
     for number in range(20):
         queue.call("Push", {"item": [number, "x" * 1_000_000], "ttl_seconds": 10 if number else 600})
@@ -295,7 +295,7 @@ def test_what_expires_together_is_withdrawn_in_bounded_pieces() -> None:
 
 
 def test_a_pop_passes_a_bounded_number_of_expired_items() -> None:
-    """And whoever asks again, or waits for what happens by itself, comes to those that are wanted."""
+    """A later pop, or the queue's own expiry, gets past them to the items that have not expired."""
     queue = QueueDriver(expired_to_dead_letters=True)
     count = 10 * EXPIRED_AT_ONCE
     queue.pass_time(0.05)

@@ -1,4 +1,4 @@
-"""What is wrong with a push is said where its caller wrote it."""
+"""The error of an invalid push names the place in the request."""
 
 from __future__ import annotations
 

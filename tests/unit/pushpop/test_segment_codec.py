@@ -1,4 +1,4 @@
-"""What goes into a segment comes out of it."""
+"""Encoding and decoding a segment gives the same items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN: dict[str, Any] = {"item": '{"a":1}', "at": 1.5}
         [None, None],
         [{"shelved": [0, 1], "until": 3.0}, PLAIN],
         [PLAIN | {"removed": True}],
-        # Which Holdfast does not write, and takes from whoever may send items to its queues.
+        # Holdfast does not write these, but accepts them from other senders.
         [PLAIN, {"item": '{\n"a":1}', "at": 2.5, "key": "k"}, PLAIN],
         [{"item": "[\n]", "at": 2.5}],
         [{"item": "1", "at": None, "key": "k"}],

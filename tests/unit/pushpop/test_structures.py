@@ -183,7 +183,7 @@ def test_a_pace_lets_through_what_it_says_and_no_more(seed: int) -> None:
     for _ in range(1000):
         wait = pace.wait(now, rate)
         if wait:
-            # Whoever waits as long as it is told to is let through.
+            # A caller that waits for the returned time is admitted.
             now += generator.choice((0.01, wait / 2, wait))
             if now - since >= 1:
                 assert pace.wait(now + wait, rate) == 0

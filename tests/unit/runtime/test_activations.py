@@ -1,4 +1,4 @@
-"""What a Dapr host keeps in memory of actors that have nothing to do."""
+"""The idle actors that a Dapr host keeps in memory."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ QUEUE = ActorAddress("PushPopActor", "orders")
 ACTORS: tuple[Any, ...] = (*OWN_ACTORS, orchestration_actor(Registry()), schedule_actor(Registry()))
 
 
-#: The public methods that every user may call over REST, and those that need an operator there.
+#: The public methods that every user may call over REST, and the methods that need an operator there.
 PUBLIC: dict[type[ActorInterface], tuple[set[str], set[str]]] = {
     PushPopActorInterface: (
         {

@@ -1,4 +1,4 @@
-"""What is taken for an argument in an array, as JavaScript's actor proxy sends it."""
+"""Arguments inside an array, as JavaScript's actor proxy sends them."""
 
 from __future__ import annotations
 

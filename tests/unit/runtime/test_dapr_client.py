@@ -1,4 +1,4 @@
-"""What the Dapr host's client makes of answers that a daprd gives only at bad moments."""
+"""The Dapr host's client on answers that daprd gives only while something fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an in-process host keeps in memory of actors that have nothing to do."""
+"""The idle actors that an in-process host keeps in memory."""
 
 from __future__ import annotations
 

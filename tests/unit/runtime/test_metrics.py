@@ -1,4 +1,4 @@
-"""What a process counts of its own work."""
+"""The metrics of a process about its own work."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_many_at_once_are_the_writers_also_where_saves_came_one_by_one(
         assert len(here) == 1
         await asyncio.gather(*(storage.save(write(f"many{number}")) for number in range(200)))
         assert len(here) == 2
-        # So are those that come one by one for a while, until that is seen.
+        # Saves one by one are handed off too, until a measurement shows that they no longer overlap.
         await storage.save(write("after"))
         assert len(here) == 2
         for number in range(2 * commit_policy.LOOK):

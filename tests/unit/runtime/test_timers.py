@@ -38,7 +38,7 @@ async def test_a_callback_that_fails_after_its_timer_was_cancelled_is_told_of_on
         async with asyncio.timeout(10):
             while "timer t of Some one" not in caplog.text:
                 await asyncio.sleep(0)
-        # A task whose error nobody took tells of it when it is removed.
+        # An error that was never retrieved is reported when its task is collected.
         await asyncio.sleep(0)
         gc.collect()
     finally:

@@ -28,7 +28,7 @@ class Returned(NamedTuple):
 
 
 class Desk:
-    """What is pushed here is taken once; what is told, and how often a lock was extended, can be read."""
+    """A work source in memory: each job is taken once. Records outcomes, lock extensions and heartbeats."""
 
     def __init__(self, *tenants: str) -> None:
         self._tenants = tenants
@@ -40,7 +40,7 @@ class Desk:
         self.off: set[str] = set()
         #: When each job has reported, and the details.
         self.beats: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
-        #: Whom nobody waits for, and who is never answered.
+        #: Jobs that are no longer awaited, and jobs whose calls are never answered.
         self.unwanted: set[str] = set()
         self.mute: set[str] = set()
         #: Jobs that were given back, and how often the next calls of each kind fail.

@@ -158,7 +158,7 @@ def test_an_activity_that_is_not_known_here_waits_and_is_never_poison(caplog: py
 
 
 def test_activities_that_are_not_known_here_come_again_few_at_a_time() -> None:
-    """Thousands that came again all at once would leave the worker no time for those that it knows."""
+    """Thousands that were redelivered at once would leave the worker no time for the activities that it has."""
 
     async def run() -> None:
         desk = Desk("default")

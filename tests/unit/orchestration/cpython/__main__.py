@@ -1,6 +1,6 @@
 """``record FILE`` runs the tests, kept and rebuilt, and writes their histories; ``replay FILE`` takes those up here.
 
-Both print JSON: how many tests hold, and what became of those that do not.
+Both print JSON: the number of tests that pass, and the outcome of each test that does not.
 """
 
 from __future__ import annotations
