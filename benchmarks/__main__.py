@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import uvloop
@@ -25,6 +25,7 @@ from benchmarks import (
     queue_delayed,
     queue_depth,
     spark,
+    steady_load,
 )
 from benchmarks.bench import Bench, Lab
 from benchmarks.load import CallFailed
@@ -44,6 +45,7 @@ BENCHES: dict[str, Bench] = {
     "queue-depth": queue_depth,
     "queue-delayed": queue_delayed,
     "instance-lists": instance_lists,
+    "steady-load": steady_load,
     "orchestrations": orchestrations,
     "idempotency": idempotency,
     "attacks": attacks,
@@ -58,9 +60,24 @@ _UNSTEADY = 0.25
 @click.command(epilog="A missed floor is reported and is no error; a benchmark that could not be run ends with 1.")
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHES)), metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="Short rounds, to see that all works; the figures are rough.")
+@click.option("--minutes", type=float, default=5.0, show_default=True, help="How long steady-load runs.")
+@click.option(
+    "--instances",
+    type=click.IntRange(1_000),
+    default=100_000,
+    show_default=True,
+    help="How many instances instance-lists has.",
+)
 @click.option("--json", "json_file", type=click.File("w"), metavar="FILE", help="Write all samples there too.")
 @click.option("--list", "list_names", is_flag=True, help="Show the benchmarks there are.")
-def main(names: tuple[str, ...], quick: bool, json_file: TextIO | None, list_names: bool) -> None:
+def main(
+    names: tuple[str, ...],
+    quick: bool,
+    minutes: float,
+    instances: int,
+    json_file: TextIO | None,
+    list_names: bool,
+) -> None:
     """Measure Holdfast beside its peers on this machine (all benchmarks, or those named)."""
     # Not the 80 columns that a file or a pipe is given otherwise: the table would be all wrapped.
     console = Console(width=None if sys.stdout.isatty() else 130)
@@ -71,7 +88,8 @@ def main(names: tuple[str, ...], quick: bool, json_file: TextIO | None, list_nam
     began = datetime.datetime.now(datetime.UTC)
     load = machine.load()
     about = {"date": f"{began:%Y-%m-%d %H:%M} UTC", **machine.facts(), "load before": f"{load:.1f}"}
-    rows, failures = uvloop.run(_run(list(dict.fromkeys(names)) or list(BENCHES), quick, console))
+    size = {"quick": quick, "minutes": minutes, "instances": instances}
+    rows, failures = uvloop.run(_run(list(dict.fromkeys(names)) or list(BENCHES), size, console))
     _print(console, rows, about, _doubts(rows, quick=quick, load=load))
     if json_file:
         json.dump({"about": about, "quick": quick, "rows": [row.as_json() for row in rows]}, json_file, indent=2)
@@ -80,14 +98,14 @@ def main(names: tuple[str, ...], quick: bool, json_file: TextIO | None, list_nam
     sys.exit(bool(failures))
 
 
-async def _run(names: Sequence[str], quick: bool, console: Console) -> tuple[list[Row], list[str]]:
+async def _run(names: Sequence[str], size: dict[str, Any], console: Console) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     failures: list[str] = []
     async with Stacks() as stacks:
         for name in names:
             console.print(f"{name}: {(BENCHES[name].__doc__ or '').splitlines()[0]}", highlight=False)
             with console.status("starting") as status:
-                lab = Lab(stacks, QUICK if quick else FULL, quick, status.update)
+                lab = Lab(stacks, QUICK if size["quick"] else FULL, tell=status.update, **size)
                 try:
                     rows += await BENCHES[name].run(lab)
                 except (HoldfastError, CallFailed, OSError) as error:

@@ -21,6 +21,10 @@ class Lab:
     pace: Pace
     quick: bool
     tell: Callable[[str], None]
+    #: How long the benchmark with steady load runs.
+    minutes: float = 5.0
+    #: How many instances the benchmark of lists has; fewer in a quick run.
+    instances: int = 100_000
 
 
 class Bench(Protocol):

@@ -33,7 +33,7 @@ _SECONDS_UNTIL_LISTED = 60.0
 
 
 async def run(lab: Lab) -> list[Row]:
-    many = 5_000 if lab.quick else 100_000
+    many = 5_000 if lab.quick else lab.instances
     stack = await lab.stacks.start(embedded)
     # Every 20th of many.
     await _fill(stack, "few", FEW, FEW // SHOWN, lab)

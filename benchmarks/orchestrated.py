@@ -26,6 +26,19 @@ async def fan(ctx: Context, number: int) -> int:
     return len(await asyncio.gather(*(ctx.call(step, each) for each in range(number))))
 
 
+@app.activity(idempotent=True)
+async def once(number: int) -> int:
+    return number
+
+
+@app.orchestration(mailboxes=["notes"])
+async def steady(ctx: Context, number: int) -> int:
+    """A bit of everything that leaves something in the store."""
+    await ctx.call(once, number)
+    await ctx.receive("notes")
+    return await ctx.sub(five, number)
+
+
 @app.orchestration(mailboxes=["letters"])
 async def reader(ctx: Context, number: int) -> int:
     """Takes one letter after the other: a turn for each."""

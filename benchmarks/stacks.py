@@ -41,6 +41,8 @@ class Stack:
     address: str = _LOOPBACK
     #: Where its REST interface is, when that is not where its actor API is.
     gateway_port: int | None = None
+    #: Its data folder, on the embedded host.
+    data: Path | None = None
 
     def gateway(self) -> Stack:
         """The same stack, called over REST."""
@@ -48,11 +50,13 @@ class Stack:
 
 
 @asynccontextmanager
-async def embedded(folder: Path, *, idle_timeout: float = 60.0) -> AsyncIterator[Stack]:
+async def embedded(folder: Path, *, idle_timeout: float = 60.0, retention: float | None = None) -> AsyncIterator[Stack]:
     port = free_port()
-    data = ("--host", "embedded", "--data", str(folder / "data"), "--idle-timeout", str(idle_timeout))
-    async with _serve(folder, port, *data) as app:
-        stack = Stack("embedded", port, app)
+    options = ["--host", "embedded", "--data", str(folder / "data"), "--idle-timeout", str(idle_timeout)]
+    if retention is not None:
+        options += ["--retention", str(retention)]
+    async with _serve(folder, port, *options) as app:
+        stack = Stack("embedded", port, app, data=folder / "data")
         await _ready(stack)
         yield stack
 
