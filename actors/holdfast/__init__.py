@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.app import App
     from holdfast.client import Client
+    from holdfast.client.sync import SyncClient
     from holdfast.orchestration.core.context import Context
     from holdfast.orchestration.core.requests import Request
     from holdfast.orchestration.retry import Retry
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["App", "Client", "Context", "DurableActor", "Request", "Retry", "__version__", "activity_context"]
+__all__ = [
+    "App",
+    "Client",
+    "Context",
+    "DurableActor",
+    "Request",
+    "Retry",
+    "SyncClient",
+    "__version__",
+    "activity_context",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,6 +43,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.client import Client
 
         return Client
+    if name == "SyncClient":
+        from holdfast.client.sync import SyncClient
+
+        return SyncClient
     if name == "Context":
         from holdfast.orchestration.core.context import Context
 

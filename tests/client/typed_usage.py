@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
-from holdfast import App, Client, Context
+from holdfast import App, Client, Context, SyncClient
 from holdfast.client import (
     Batch,
     Completion,
@@ -21,6 +21,7 @@ from holdfast.client import (
     QueueSummary,
     Run,
 )
+from holdfast.client.sync import SyncBatch, SyncQueue, SyncRun, SyncSchedule
 
 app = App()
 
@@ -105,3 +106,32 @@ async def misuse(client: Client) -> None:
     Client(url=8080)  # type: ignore[arg-type]
     await client.start(checkout, "one")  # type: ignore[arg-type]
     await client.start(handle, 1)  # type: ignore[arg-type]
+
+
+def synchronous(client: SyncClient) -> None:
+    queue = client.queue("orders")
+    assert_type(queue, SyncQueue)
+    assert_type(queue.push({"id": 1}, priority=2, dedup_id="a"), str)
+    queue.push()  # type: ignore[call-arg]
+    queue.push({}, priority="high")  # type: ignore[arg-type]
+    assert_type(queue.push_many([1, 2]), list[str])
+    assert_type(queue.pop(2), list[Message])
+    with queue.lock(count=10, wait_seconds=1) as batch:
+        assert_type(batch, SyncBatch)
+        assert_type(batch[0], Message)
+        batch.abandon("later", delay_seconds=1)
+    for letter in queue.dead_letters():
+        assert_type(letter, DeadLetter)
+    for listed in client.queues(page_size=5):
+        assert_type(listed, QueueSummary)
+    run = client.start(checkout, 1, tags={"a": "b"})
+    assert_type(run, SyncRun[str])
+    assert_type(run.result(timeout=1), str)
+    assert_type(run.status(), OrchestrationStatus)
+    assert_type(client.start(tick).result(), list[int])
+    client.start(checkout, "1")  # type: ignore[arg-type]
+    for found in client.orchestrations(status="RUNNING", name="checkout"):
+        assert_type(found, OrchestrationSummary)
+    client.orchestrations(stat="RUNNING")  # type: ignore[call-arg]
+    assert_type(client.idempotent(key="a", run=lambda: 1), Outcome[int])
+    assert_type(client.schedule("nightly"), SyncSchedule)

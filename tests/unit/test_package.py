@@ -73,7 +73,7 @@ def client_only(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_client_alone_needs_aiohttp_and_pydantic() -> None:
     code = """
 import asyncio
-from holdfast import App, Client, Retry
+from holdfast import App, Client, Retry, SyncClient
 from holdfast.client.api.encoding import encode
 from pydantic import BaseModel
 import holdfast.testing
@@ -88,6 +88,8 @@ async def checkout(ctx, order: Order) -> str: ...
 
 async def main():
     async with Client("http://127.0.0.1:9") as client:
+        queue = client.queue("orders")
+    with SyncClient("http://127.0.0.1:9") as client:
         queue = client.queue("orders")
     print(encode({"a": [1, 2**70, "ü"]}, "An item").decode(), "orjson" in sys.modules)
 

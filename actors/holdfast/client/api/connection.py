@@ -83,6 +83,14 @@ class Connection:
         if session is not None:
             await session.close()
 
+    def leave_to_parent(self) -> object:
+        """Returns the open session without closing it, in a forked process: the parent uses its sockets.
+
+        The caller keeps the session, because to collect it would close them.
+        """
+        session, self._session = self._session, None
+        return session
+
     async def call(
         self,
         method: str,
