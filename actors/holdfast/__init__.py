@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from holdfast.app import App
     from holdfast.client import Client
     from holdfast.client.sync import SyncClient
+    from holdfast.embedding import serve
     from holdfast.orchestration.core.context import Context
     from holdfast.orchestration.core.requests import Request
     from holdfast.orchestration.retry import Retry
@@ -26,6 +27,7 @@ __all__ = [
     "SyncClient",
     "__version__",
     "activity_context",
+    "serve",
 ]
 
 
@@ -63,6 +65,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.worker.context import activity_context
 
         return activity_context
+    if name == "serve":
+        from holdfast.embedding import serve
+
+        return serve
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -246,8 +246,12 @@ async def serve(
     retention_seconds: float | None = None,
     tls: TlsFiles | None = None,
     grpc: GrpcServer | None = None,
+    until: asyncio.Event | None = None,
 ) -> None:
     """Runs the server until SIGTERM or SIGINT, then stops gracefully: refuses new work, finishes running work, returns.
+
+    With ``until`` it runs inside another program until that event is set, and leaves the signals, the garbage
+    collection and the memory settings of the process as they are.
 
     The worker abandons its unfinished items while the port is still open: on Dapr every call to an actor, abandoning
     included, comes back in through daprd. The same holds for turns that call other actors.
@@ -256,6 +260,7 @@ async def serve(
     does not say how long are kept for ``retention_seconds`` after their end, or for good.
     """
     host = gateway.host
+    owns_process = until is None
     if gateway.sidecar is not None:
         gateway.sidecar.metadata.address, gateway.sidecar.metadata.port = listener.getsockname()[:2]
     registry = Registry.of(app.registry for app in apps)
@@ -264,7 +269,8 @@ async def serve(
     for actor_class in (*own, *(actor_class for app in apps for actor_class in app.actors)):
         await host.register(actor_class)
     await host.start()
-    _return_large_blocks()
+    if owns_process:
+        _return_large_blocks()
     probe = EventLoopProbe(host.client.metrics.registry)
     background = [
         _begin("event loop probe", probe.run()),
@@ -272,7 +278,7 @@ async def serve(
         _begin("instance recheck", Recheck(host.client).run()),
         _begin("declared schedules", Declarations(host.client, registry).run()),
     ]
-    if not is_incremental():
+    if owns_process and not is_incremental():
         background.append(_begin("garbage collection", GarbageCollection(host.release_idle, PythonCollector()).run()))
     gateway.inspection.registry = registry
     background.append(_begin("queue samples", gateway.samples.run()))
@@ -283,7 +289,8 @@ async def serve(
         background.append(_begin("worker", own_worker.run()))
     if token_file is not None:
         background.append(_begin("token file watcher", token_file.watch()))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_file.look_now)
+        if owns_process:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, token_file.look_now)
     protocol = with_deadlines(body_timeout, gateway.audit, lambda: _where_grpc_is(gateway, grpc))
     config = uvicorn.Config(
         gateway.app,
@@ -303,13 +310,13 @@ async def serve(
     server = _Server(config)
     loop = asyncio.get_running_loop()
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT) if owns_process else ():
             loop.add_signal_handler(number, server.stop_gently, number)
         if grpc is not None:
             await grpc.start()
         ready()
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="server")
-        await _either(serving, server.stopping)
+        await _either(serving, server.stopping if until is None else until)
         gateway.begin_stop()
         protocol.begin_stop(server.server_state.connections)
         deadline = loop.time() + drain_timeout
@@ -328,7 +335,8 @@ async def serve(
         if grpc is not None:
             await grpc.stop(0.0)
         await host.stop()
-    leave_tasks()
+    if owns_process:
+        leave_tasks()
 
 
 @contextlib.asynccontextmanager

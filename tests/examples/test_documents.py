@@ -199,6 +199,44 @@ async def test_messages_that_are_handled_once(tmp_path: Path) -> None:
     assert handled == [17]
 
 
+async def test_a_client_in_a_fastapi_app(server: Server, client: Client) -> None:
+    names: dict[str, Any] = {}
+    exec(blocks("docs/client.md", "## In a FastAPI app")[0].replace("http://127.0.0.1:8080", server.url), names)
+    answer: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b'{"id": 1}'}
+
+    async def send(message: dict[str, Any]) -> None:
+        answer.append(message)
+
+    async with names["app"].router.lifespan_context(names["app"]) as state:
+        scope = {"type": "http", "method": "POST", "path": "/orders", "query_string": b"", "state": dict(state)}
+        await names["app"](scope | {"headers": [(b"content-type", b"application/json")]}, receive, send)
+    assert answer[0]["status"] == 200
+    [message] = await client.queue("orders").pop()
+    assert answer[1]["body"] == f'{{"id":"{message.id}"}}'.encode()
+
+
+async def test_a_server_in_a_program(tmp_path: Path) -> None:
+    program = blocks("docs/client.md", "## The server in your own process")[0].replace("port=8080", "port=0")
+    run = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=tmp_path)
+    assert await asyncio.wait_for(run.wait(), 60) == 0
+    async with Server(tmp_path, "--data", "holdfast-data") as server, Client(server.url) as client:
+        assert [message.item for message in await client.queue("orders").pop()] == [{"id": 1}]
+
+
+async def test_a_client_without_async(server: Server, client: Client) -> None:
+    queue = client.queue("orders")
+    await queue.purge()
+    code = blocks("docs/client.md", "## Synchronous code")[0].replace("http://127.0.0.1:8080", server.url)
+    run = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    output, _ = await asyncio.wait_for(run.communicate(), 60)
+    assert run.returncode == 0
+    assert output.decode().endswith(" {'id': 1}\n")
+    assert (await queue.stats()).count == 0
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 async def test_calls_with_the_sdk(tmp_path: Path, protocol: str) -> None:
     """Each is a program of its own: the SDK keeps its settings for the whole process."""

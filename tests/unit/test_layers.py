@@ -46,6 +46,7 @@ LAYERS = (
     ("holdfast.worker",),
     ("holdfast.gateway",),
     ("holdfast.server", "holdfast.testing", "holdfast.local"),
+    ("holdfast.embedding",),
     ("holdfast.spark",),
     ("holdfast.cli", "holdfast.__main__"),
 )
