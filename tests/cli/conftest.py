@@ -1,4 +1,4 @@
-"""One server, and the command as people start it: a process of its own."""
+"""A server, and the command in a process of its own, as users start it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     output: str
@@ -129,7 +129,7 @@ class Terminal:
         while True:
             try:
                 chunk = os.read(self._screen, 65_536)
-            except OSError:  # Linux' way to say that nobody writes any more
+            except OSError:  # Linux raises this when the last writer has closed the terminal
                 return
             if not chunk:
                 return

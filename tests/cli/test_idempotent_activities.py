@@ -1,4 +1,4 @@
-"""Activities that must happen once, in workers that are held up, and with results that nobody can keep."""
+"""Idempotent activities in workers that are held up, and with results that cannot be stored."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_worker_that_was_held_up_is_not_heard_any_more(
             async def given_up() -> bool:
                 return "WARNING" in (tmp_path / "stalled.log").read_text()
 
-            await eventually(given_up, what="the first one is told that it is too late")
+            await eventually(given_up, what="the first worker's report is refused as too late")
         assert (await run.status()).status == "RUNNING"
         (tmp_path / f"released-{next_one}").touch()
         assert await run.result(timeout=20) == next_one

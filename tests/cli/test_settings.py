@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.support.server import Server
 
 
-def nobody() -> str:
+def unused_url() -> str:
     return f"http://127.0.0.1:{free_port()}"
 
 
@@ -23,10 +23,10 @@ def test_the_file_reaches_commands_inside_a_group(holdfast: Command, server: Ser
 
 
 def test_the_environment_wins_over_the_file_and_the_command_line_over_both(holdfast: Command, server: Server) -> None:
-    (holdfast.folder / "holdfast.toml").write_text(f'url = "{nobody()}"\n')
+    (holdfast.folder / "holdfast.toml").write_text(f'url = "{unused_url()}"\n')
     assert holdfast("queue", "list").code == 0
-    assert holdfast("queue", "list", HOLDFAST_URL=nobody()).code == 5
-    assert holdfast("queue", "list", "--url", server.url, HOLDFAST_URL=nobody()).code == 0
+    assert holdfast("queue", "list", HOLDFAST_URL=unused_url()).code == 5
+    assert holdfast("queue", "list", "--url", server.url, HOLDFAST_URL=unused_url()).code == 0
 
 
 def test_a_key_goes_by_the_name_of_its_option(holdfast: Command) -> None:

@@ -1,4 +1,4 @@
-"""What ``make run`` starts: a server with something in it to look at."""
+"""The example shop that ``make run`` starts: a server with queues and instances to look at."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def look(url: str) -> Any:
 
 
 def of_make_run() -> list[str]:
-    """What the target runs, word for word."""
+    """Returns the command of the target in the Makefile."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
     command = makefile.partition("\nrun:")[2].splitlines()[1].removeprefix("\t@exec $(BIN)/python")
     return [sys.executable, *command.split()]

@@ -107,7 +107,7 @@ def test_a_settings_file_may_name_a_server_and_its_token(holdfast: Command, guar
 def test_a_settings_file_does_not_send_files_from_elsewhere(
     holdfast: Command, guarded: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    secret = tmp_path_factory.mktemp("elsewhere") / "somebody's secret"
+    secret = tmp_path_factory.mktemp("elsewhere") / "another user's secret"
     secret.write_text(TOKEN)
     (holdfast.folder / "link").symlink_to(secret)
     settings(holdfast, "")

@@ -96,7 +96,7 @@ async def client(alone: Server) -> AsyncIterator[Client]:
 
 
 async def taken(client: Client, run: Run[Any]) -> None:
-    """Somebody works on it."""
+    """Waits until a worker holds the activity of the run."""
 
     async def locked() -> bool:
         return (await client.queue(ACTIVITIES).stats()).locked == 1
@@ -144,7 +144,7 @@ async def test_sigterm_gives_back_what_is_not_finished(
 async def test_an_activity_that_ignores_its_cancellation_does_not_hold_up_the_stop(
     serve: Callable[..., Server], tmp_path: Path, own: bool
 ) -> None:
-    """It is given back, as the process ends without it, and the next worker takes it."""
+    """The process ends without waiting for the activity: it is abandoned, and the next worker takes it."""
     patience = ("--drain-timeout", "2")
     server = serve(*patience) if own else serve(*patience, "--no-worker")
     await server.start()
@@ -290,7 +290,7 @@ async def test_what_strangers_push_becomes_a_dead_letter_and_stops_nobody(
 
 
 async def test_a_users_token_is_enough(serve: Callable[..., Server], tmp_path: Path) -> None:
-    """Nobody set the queue of activities up before, and the token is its tenant's."""
+    """The queue of activities does not exist yet, and the token is bound to its tenant."""
     file = tmp_path / "tokens.toml"
     file.write_text('[[token]]\nname = "worker"\nrole = "user"\ntenant = "acme"\ntoken = "a-token-of-a-user"')
     file.chmod(0o600)

@@ -1,4 +1,4 @@
-"""One server for all of these tests; each has a queue of its own."""
+"""A server for all tests of the client; each test has a queue of its own."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ async def test_consuming_goes_on_when_the_server_is_back(tmp_path: Path) -> None
 
 async def test_what_trying_again_does_not_help_against_ends_it(tmp_path: Path) -> None:
     async def handler(message: Message) -> None:
-        raise AssertionError("nobody let it in")
+        raise AssertionError("a message was handled although the client has no token")
 
     async with Server(tmp_path, "--token", "a-secret-0123456789") as guarded, Client(guarded.url) as stranger:
         with pytest.raises(errors.Unauthorized):

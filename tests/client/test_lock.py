@@ -204,7 +204,7 @@ async def test_a_lock_that_is_lost_is_told_to_the_block_and_raised_at_its_end(
         async with disturbed.lock(ttl_seconds=5) as batch:
             async with asyncio.timeout(20):
                 await batch.lost.wait()
-            # In time to stop before somebody else begins.
+            # In time to stop before another consumer can get the items.
             assert batch.seconds_left > 0
             await given_back(queue)
 

@@ -191,7 +191,7 @@ async def test_a_completion_and_a_revocation_are_repeated(proxy: FaultyProxy, di
     async with disturbed.lock() as batch:
         proxy.on("/complete", unavailable, lose_answer)
         done = await disturbed.complete([batch[0].id])
-        # Done by the attempt nobody heard of.
+        # The attempt whose answer was lost completed it.
         assert (done.completed, done.ignored) == (0, 1)
         with pytest.raises(errors.LockExpired):
             await batch.acknowledge()

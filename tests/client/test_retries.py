@@ -1,4 +1,4 @@
-"""What failed is repeated where that is safe, and only there."""
+"""The client repeats failed calls where that is safe, and only there."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_lock_is_taken_again_when_the_answer_was_lost(proxy: FaultyProxy
     await disturbed.set_config(max_locks=2)
     await disturbed.push_many(["a", "b"])
     async with disturbed.lock() as batch:
-        # The first one comes back when the lock nobody knows of expires.
+        # The first item returns when the lock whose id was lost expires.
         assert [message.item for message in batch] == ["b"]
 
 

@@ -1,4 +1,4 @@
-"""What a type checker makes of a caller's code. Checked, never run."""
+"""A caller's code for the type checker. Checked, never run."""
 
 from __future__ import annotations
 

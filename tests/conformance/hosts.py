@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.support.stacks.base import Stack
 
 DAPR = ("daprd-sqlite", "daprd-postgresql")
-#: Those that are processes of their own and are called over HTTP.
+#: The hosts that are processes of their own and are called over HTTP.
 SERVED = ("embedded", *DAPR)
 ALL = (*SERVED, "simulated")
 

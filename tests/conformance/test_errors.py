@@ -1,4 +1,4 @@
-"""What an actor raises reaches its caller with its code, and without the insides of the server."""
+"""An actor's error reaches the caller with its code, and without internals of the server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_an_error_passes_through_an_actor_that_calls_another(stack: Stack)
 async def test_an_unexpected_exception_is_an_internal_error_that_gives_nothing_away(stack: Stack) -> None:
     failure = await failure_of(stack, "Faulty", "any", "fail")
     assert failure.code == "INTERNAL"
-    assert "nobody thought of" not in failure.message
+    assert "that is not expected" not in failure.message
     assert failure.details == {}
 
 

@@ -1,4 +1,4 @@
-"""What clients of other languages send and expect, which differs from Python's."""
+"""Requests and answers of other languages' clients, where they differ from Python's."""
 
 from __future__ import annotations
 

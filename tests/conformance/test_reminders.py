@@ -19,7 +19,7 @@ async def register(stack: Stack, actor: str, due: float, **reminder: Any) -> Non
 
 
 async def fired(stack: Stack, actor: str, at_least: int = 1, within: float = 20) -> list[dict[str, Any]]:
-    """What fired, once there are so many."""
+    """Waits until at least so many reminders have fired, and returns them."""
 
     async def enough() -> list[dict[str, Any]]:
         seen: list[dict[str, Any]] = await stack.call("Reminded", actor, "fired")
@@ -29,7 +29,7 @@ async def fired(stack: Stack, actor: str, at_least: int = 1, within: float = 20)
 
 
 async def after(stack: Stack, actor: str, due: float) -> list[dict[str, Any]]:
-    """What else fired by the time another reminder of the same actor did."""
+    """Waits until a marker reminder of the same actor has fired, and returns the others that have."""
     await stack.call("Reminded", actor, "register", {"name": "marker", "due": due})
 
     async def marked() -> list[dict[str, Any]]:
@@ -229,7 +229,7 @@ async def test_reminders_survive_daprd(stack: DaprStack) -> None:
 
 @on_hosts(*DAPR)
 async def test_reminders_survive_the_scheduler(stack: DaprStack) -> None:
-    """It fires at least once: Dapr 1.18.2 may repeat a firing over a restart of its scheduler."""
+    """Each reminder fires at least once: Dapr 1.18.2 may repeat a firing over a restart of its scheduler."""
     await register(stack, "scheduler-late", 1, data="late")
     await register(stack, "scheduler-later", 10, data="later")
     await stack.call("Alarm", "scheduler-late", "wake_in", 1)

@@ -24,7 +24,7 @@ async def ticks(stack: Stack, actor: str, at_least: int = 1) -> list[Any]:
 
 
 async def after(stack: Stack, actor: str, due: float) -> list[Any]:
-    """What else has ticked by the time another timer of the same actor did."""
+    """Waits until a marker timer of the same actor has ticked, and returns the other ticks."""
     await stack.call("Timed", actor, "start", {"name": "marker", "due": due, "data": "marker"})
 
     async def marked() -> list[Any]:

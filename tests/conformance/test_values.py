@@ -1,4 +1,4 @@
-"""What is put is what is got, whatever it looks like.
+"""A value is read back as it was written, whatever characters and numbers it has.
 
 The order of keys is not kept in the state of an actor. A message between actors arrives exactly.
 """

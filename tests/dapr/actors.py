@@ -86,7 +86,7 @@ class Plain(Actor, ActorInterface):
 
 
 class Grumpy(Actor, ActorInterface):
-    """Fails as it is told to."""
+    """Fails in the way that its caller names."""
 
     async def refuse(self, code: str) -> None:
         raise errors.by_code(code, 'No {such} "thing": (500) ünï.', thing={"id": 7}, hint="kept")

@@ -28,7 +28,7 @@ APP_ID = "replicated"
 
 
 class Replica:
-    """One app and its daprd."""
+    """An app and its daprd."""
 
     def __init__(self, sidecar: Sidecar, host: DaprHost, app: FastAPI) -> None:
         self.sidecar = sidecar
@@ -70,7 +70,7 @@ class Replica:
             await asyncio.sleep(0.02)
 
     async def get(self, path: str) -> tuple[int, bytes]:
-        """What the app itself answers."""
+        """Gets a path from the app itself, past daprd."""
         async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
             return answer.status, await answer.read()
 

@@ -21,7 +21,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 @pytest.fixture(scope="module")
 async def replica(cluster: Cluster) -> Replica:
-    """One replica, ready, for the tests of a module that leave it as it was."""
+    """A ready replica for the tests of a module that leave it as it was."""
     replica = await cluster.add()
     await replica.ready()
     return replica

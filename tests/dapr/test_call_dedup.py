@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Counts how often it was run. A turn waits until it is told how it ends."""
+    """Counts how often it was run. A turn waits until the test sets its result."""
 
     def __init__(self) -> None:
         self.run = 0

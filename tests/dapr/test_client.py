@@ -43,7 +43,7 @@ HOSTILE_IDS = [
 
 
 def connections_to(port: int) -> set[Any]:
-    """Those of any process, the ones just closed too."""
+    """Returns the connections of all processes to the port, including connections that were just closed."""
     return {found.laddr for found in psutil.net_connections("tcp") if found.raddr and found.raddr.port == port}
 
 
@@ -167,7 +167,7 @@ async def test_a_sidecar_that_does_not_answer_is_unavailable_in_time() -> None:
 
 @pytest.mark.parametrize(("ask", "requests"), [("read", 2), ("write", 1), ("call", 1)])
 async def test_only_reads_are_sent_again_when_the_connection_breaks(ask: str, requests: int) -> None:
-    """What was sent and not answered may have been done."""
+    """A write or a call that was sent but not answered may have been carried out."""
     seen: list[bytes] = []
 
     async def break_off_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

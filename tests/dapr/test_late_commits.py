@@ -91,7 +91,7 @@ async def test_a_save_whose_caller_left_is_cancelled_in_the_database(
 
 
 # What the save is given to write, by what was there before. PostgreSQL lets a statement that deletes pass by a row that
-# another transaction has inserted and not committed: it waits only for those that change the same row.
+# another transaction has inserted and not committed: it waits only for transactions that change the same row.
 @pytest.mark.parametrize("before", [["a", "b"], ["b"], ["a"], []], ids=lambda keys: "+".join(keys) or "nothing")
 async def test_a_commit_that_comes_late_is_undone_as_a_whole(
     replica: Replica,

@@ -1,4 +1,4 @@
-"""What is in memory is trusted only while daprd was looked at often enough."""
+"""The host uses cached state only while its probes of daprd succeed often enough."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def test_a_turn_whose_actor_went_and_came_back_does_not_save(cluster: Clus
     for actor in ACTORS:
         left = asyncio.create_task(first.call("Tally", actor, "add_at_gate", actor))
         await reached[actor].wait()
-        # Nobody makes this call again; its turn goes on here.
+        # The call is not repeated; its turn goes on here.
         left.cancel()
     assert first.host.busy == len(ACTORS)
 
@@ -146,7 +146,7 @@ async def test_a_turn_whose_actor_went_and_came_back_does_not_save(cluster: Clus
     asked = {actor: asyncio.create_task(first.call("Tally", actor, "where")) for actor in ACTORS}
 
     async def gone() -> list[str]:
-        """Those that answer elsewhere, once these are all that left: the others are in a turn, and do not answer."""
+        """Returns the actors that answered elsewhere, once all that moved have: the others are in a turn."""
         answered = [actor for actor, answer in asked.items() if answer.done()]
         there = (await first.host.active_counts())["Tally"]
         return answered if len(answered) == len(ACTORS) - there else []

@@ -1,4 +1,4 @@
-"""Who may call the sidecar, and who may call the app."""
+"""The tokens of the sidecar's API and of the app's."""
 
 from __future__ import annotations
 

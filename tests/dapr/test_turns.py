@@ -1,4 +1,4 @@
-"""One turn at a time for each actor, also for calls that come past daprd's own turn locks."""
+"""An actor runs one turn at a time, also with calls that come past daprd's own turn locks."""
 
 from __future__ import annotations
 

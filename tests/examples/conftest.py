@@ -1,4 +1,4 @@
-"""One server with all examples."""
+"""A server with all examples."""
 
 from __future__ import annotations
 

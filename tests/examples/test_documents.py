@@ -1,4 +1,4 @@
-"""What the documents show can be done just so."""
+"""Runs the code that the documents show."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def first_block(document: str) -> str:
 
 
 async def run(code: str, names: dict[str, Any]) -> dict[str, Any]:
-    """What it leaves behind."""
+    """Runs the code, and returns its local variables."""
     exec(f"async def main():\n{textwrap.indent(code, '    ')}\n    return locals()", names)
     left: dict[str, Any] = await names["main"]()
     return left

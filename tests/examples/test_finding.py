@@ -1,4 +1,4 @@
-"""What the page about finding instances shows can be done just so."""
+"""Runs the code of the page about finding instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page about retrying shows can be done just so."""
+"""Runs the code of the page about retrying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One server for what needs no other."""
+"""A server for the tests that need no special one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call a server: no page of another site, nobody by a strange name, and with a token only who has it."""
+"""A server refuses pages of other sites, unknown host names and, where tokens are set, calls without one."""
 
 from __future__ import annotations
 

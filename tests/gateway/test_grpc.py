@@ -211,7 +211,7 @@ async def test_calls_are_counted(server: GrpcServer, channel: Any) -> None:
 
 
 async def test_callers_that_leave_at_the_moment_of_a_push_lose_nothing(server: GrpcServer, channel: Any) -> None:
-    """Whether an answer still reached its caller nobody can know; then the lock ends as every lock does."""
+    """The server cannot know whether an answer still reached its caller; if it did not, the lock expires."""
     stub = api_service_v1.DaprStub(channel)
 
     async def ask(verb: str, path: str, body: Any = None, query: str = "") -> Any:
@@ -280,7 +280,7 @@ async def test_and_that_it_is_off(tmp_path: Path) -> None:
 
 
 def refused(folder: Path, *options: str) -> str:
-    """What the server says that does not start."""
+    """Starts a server with options that it refuses, and returns its error."""
     command = [Path(sys.executable).with_name("holdfast"), "serve", "--port", "0", "--data", str(folder / "data")]
     run = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 1

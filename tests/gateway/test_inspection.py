@@ -1,4 +1,4 @@
-"""What a server shows of its code, its worker, its caller and its queues over time."""
+"""The endpoints that show a server's code, worker, caller and queues over time."""
 
 from __future__ import annotations
 

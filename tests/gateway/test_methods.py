@@ -1,4 +1,4 @@
-"""A method that a path does not take is refused with those that it does."""
+"""A method that a path does not accept is refused, with the list of methods that it accepts."""
 
 from __future__ import annotations
 

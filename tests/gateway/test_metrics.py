@@ -45,7 +45,7 @@ class Scrape:
 
 
 class Caller:
-    """Somebody who uses a server's queues, and looks at its metrics."""
+    """A client of a server's queues and metrics."""
 
     def __init__(self, server: Server, session: aiohttp.ClientSession) -> None:
         self._server = server
@@ -62,7 +62,7 @@ class Caller:
             return Scrape(await answer.text())
 
     async def scrape_until(self, name: str, wanted: float, **labels: str) -> Scrape:
-        """What queues counted is a few seconds old at times."""
+        """Scrapes until the metric has this value: figures of queues may be a few seconds old."""
         seen: list[Scrape] = []
 
         async def reached() -> bool:
@@ -198,8 +198,8 @@ async def test_what_queues_counted_goes_on_after_a_restart_and_what_the_process_
 
 
 async def test_a_server_without_its_sidecar_shows_at_least_itself() -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    gateway = create_gateway(lambda app: DaprHost(app, client=DaprHostClient(nobody, nobody)), loopback=True)
+    unused = f"http://127.0.0.1:{free_port()}"
+    gateway = create_gateway(lambda app: DaprHost(app, client=DaprHostClient(unused, unused)), loopback=True)
     try:
         await requested(gateway.app, "PUT", "/actors/Nothing/made-up/method/x")
         status, text = await requested(gateway.app, "GET", "/metrics")

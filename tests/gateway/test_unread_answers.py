@@ -104,7 +104,7 @@ async def test_a_peer_that_reads_gets_all_answers() -> None:
 
 
 class Slow:
-    """Answers the first request at once, and the others when it is told to."""
+    """Answers the first request at once, and the others when the test lets it."""
 
     def __init__(self) -> None:
         self.begun = 0

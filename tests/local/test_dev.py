@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("local-stack")
 
 
 class Dev:
-    """One run of the command in a folder of data."""
+    """A run of the command with a data folder."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.port = free_port()

@@ -19,7 +19,7 @@ TAKES_ONE = "from holdfast.local.ports import free_port; print(free_port(), flus
 
 @pytest.fixture
 def candidates(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What it looks at, instead of any."""
+    """The ports that ``free_port`` tries, in place of random ones."""
     ports: list[int] = []
     monkeypatch.setattr(random, "sample", lambda _all, _count: ports)
     return ports
@@ -30,7 +30,7 @@ def test_one_that_another_process_was_given_is_not_given_before_it_ends(candidat
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         port = int(other.stdout.readline())
-        candidates.append(port)  # on which nobody listens
+        candidates.append(port)  # on which no process listens
         with pytest.raises(Unavailable):
             free_port()
         other.communicate("\n")

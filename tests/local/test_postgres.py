@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own: durable, on loopback, behind a password, whoever we are."""
+"""Our own PostgreSQL server: durable, on loopback, with a password, as root and as another user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One PostgreSQL for all migrations, and a database for each."""
+"""A PostgreSQL server for all migrations, with a database for each."""
 
 from __future__ import annotations
 

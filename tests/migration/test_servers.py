@@ -1,4 +1,4 @@
-"""What runs on one host goes on at the next: embedded, daprd with PostgreSQL v2, SQLite, PostgreSQL v1, embedded."""
+"""Work continues after each migration: embedded, daprd with PostgreSQL v2, SQLite, PostgreSQL v1, embedded."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def stages() -> list[Stage]:
 
 
 def reaches_the_build(path: Path) -> bool:
-    """Whether .dockerignore lets a file of the repository into the build context: the last match decides."""
+    """Returns whether .dockerignore lets a file into the build context: the last match decides."""
     allowed = True
     relative = path.relative_to(ROOT)
     for pattern in DOCKERFILE.with_name("Dockerfile.dockerignore").read_text().split():

@@ -1,4 +1,4 @@
-"""What Dapr's injector makes of a pod's annotations, so that the same daprd can be started without a cluster."""
+"""Translates a pod's annotations as Dapr's injector does, to start the same daprd without a cluster."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_everything_is_pinned_by_hash(lock: str) -> None:
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_nothing_says_where_to_look(lock: str) -> None:
-    """Where packages come from is for whoever installs them: an index of one machine is none of another."""
+    """The installing machine chooses its package index, so the lock files name none."""
     text = (REQUIREMENTS / f"{lock}.txt").read_text()
     assert not re.search(r"--(extra-)?index-url|--find-links|--trusted-host|://|@ ", text)
 

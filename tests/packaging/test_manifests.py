@@ -1,4 +1,4 @@
-"""What the overlays send to a cluster: valid, consistent in itself and with the image, and hardened."""
+"""The manifests of the overlays are valid, hardened, and consistent with each other and with the image."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pod_annotations() -> dict[str, str]:
 
 
 def drain_timeout() -> float:
-    """What `holdfast serve` gives its turns to end, unless told otherwise."""
+    """Returns the default drain timeout of `holdfast serve`."""
     (found,) = (option.default for option in serve.params if option.name == "drain_timeout")
     assert isinstance(found, float)
     return found

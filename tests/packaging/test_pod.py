@@ -32,7 +32,7 @@ SECRETS = {
 
 
 class Cluster:
-    """What the overlay expects around its pods: Dapr, PostgreSQL, and the secrets it names."""
+    """The surroundings that the overlay expects: Dapr, PostgreSQL, and the secrets it names."""
 
     def __init__(self, folder: Path, dapr: LocalDapr, database: str) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""What the clients need, where it is missing: each fails with a sentence that says how to get it."""
+"""Builds of the clients without their tools: each error says how to get the missing one."""
 
 from __future__ import annotations
 

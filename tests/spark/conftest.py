@@ -1,4 +1,4 @@
-"""One session of Spark for all tests, and the stacks it reads from."""
+"""A Spark session for all tests, and the stacks that it reads from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs them all: it alone starts Spark."""
+    """Runs all these tests in one xdist worker, as only that worker starts Spark."""
     for item in items:
         if "tests/spark/" in item.path.as_posix():
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -104,7 +104,7 @@ async def _run(server: Server) -> None:
 
 
 async def expected_rows(server: Server) -> ExpectedRows:
-    """What REST says now."""
+    """Returns the rows that the tables must have, from REST."""
     expected = ExpectedRows()
     for name in ("mixed", "spread", "bad", "bad-deadletter"):
         await _add_queue(server.queue(name), expected)

@@ -1,4 +1,4 @@
-"""What goes wrong in Spark is told in one sentence."""
+"""Errors in Spark are reported in one sentence."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ async def _start(server: Server, number: int) -> None:
 
 
 def _differences(tables: Tables) -> list[Any]:
-    """What does not add up."""
+    """Returns the values in the tables that contradict each other."""
     items = [row for row in tables["items"] if row["queue"].startswith("moved")]
     found = [] if sorted(row["item"] for row in items) == sorted(map(str, range(ITEMS))) else [len(items)]
     counted = Counter((row["queue"], row["state"]) for row in items)

@@ -28,7 +28,7 @@ from holdfast.state_store.redaction import without_secrets
         ("postgresql://db/shop?password=a@s3cret", "postgresql://db/shop"),
         ("postgresql://ann@db/shop?sslpassword=s3cret@x", "postgresql://ann@db/shop"),
         ("postgresql://ann:a@s3cret@db/shop", "postgresql://ann@db/shop"),
-        # libpq takes these for a user and a host, or for nothing at all: nobody can tell.
+        # libpq may read these as a user and a host, or not at all.
         ("postgresql://ann:s3?cret@db/shop", "postgresql://*****"),
         ("postgresql://ann:s3/cret@db/shop", "postgresql://*****"),
         ("postgresql://db?password=a@s3cret", "postgresql://*****"),

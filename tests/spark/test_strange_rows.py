@@ -1,4 +1,4 @@
-"""What is not Holdfast's, is broken or of a later version is passed over, counted and told; it stops nobody."""
+"""Rows that are foreign, broken or of a later version are skipped, counted and reported; reading goes on."""
 
 from __future__ import annotations
 

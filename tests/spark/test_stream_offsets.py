@@ -102,7 +102,7 @@ class Follower:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Memory:
-    """What every stream reads."""
+    """The store that every stream reads."""
     memory = Memory(now=1_000.0)
     monkeypatch.setattr("holdfast.spark.source.stream.open_store", lambda _: memory)
     monkeypatch.setattr("tests.spark.instance_writer.time.time", lambda: memory.as_of)
@@ -121,7 +121,7 @@ def test_each_event_comes_once_over_many_parts(store: Memory) -> None:
 
 
 def test_each_event_comes_once_over_many_executions(store: Memory) -> None:
-    """Whether it was read before one ended, or not at all."""
+    """Also if a part of an execution was read before it ended, and if nothing of it was."""
     follower, instance = Follower(), StoredInstance("shop", "a")
     instance.turn(store, SEGMENT_EVENTS + 3)
     assert len(follower.go_on()) == SEGMENT_EVENTS + 3

@@ -1,4 +1,4 @@
-"""A value that is not as Holdfast writes it costs its own row and no other, and is told with its address."""
+"""A value of an unexpected form loses only its own row, and is reported with its address."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_segment_that_does_not_add_up_costs_itself(
     problems = {(row["actor_id"], row["state_key"], row["problem"]) for row in read(file, "problems")}
     assert ("bad", key, "broken") in problems
     assert {actor for actor, _, _ in problems} == {"bad"}
-    # And whoever takes from it is told, too.
+    # A pop from that queue reports the broken value, too.
     queue.store[key] = stored[key].encode()
     queue.restart()
     with pytest.raises(StorageBroken, match=f"{key} cannot be decoded"):

@@ -1,1 +1,1 @@
-"""What several suites share: servers and stacks to test, waiting for conditions, drivers of single parts."""
+"""Helpers of several suites: servers and stacks to test, waiting for conditions, drivers of single parts."""

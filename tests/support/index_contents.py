@@ -1,4 +1,4 @@
-"""What the index of instances has: as a search finds it, and as it is stored."""
+"""The contents of the index of instances: as a search finds them, and as they are stored."""
 
 from __future__ import annotations
 

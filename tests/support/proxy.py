@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProxiedRequest:
-    """One request on its way to the server."""
+    """A request on its way to the server."""
 
     def __init__(self, proxy: FaultyProxy, request: web.Request, body: bytes) -> None:
         self._proxy = proxy
@@ -71,7 +71,7 @@ class FaultyProxy:
     async def open(self) -> None:
         app = web.Application(client_max_size=32 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._pass)
-        # A new connection each time: the server closes idle ones, and that would be a fault nobody asked for.
+        # A new connection each time: the server closes idle ones, which would be a fault that no test set.
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()

@@ -1,4 +1,4 @@
-"""The core of a queue, driven by hand: a dict in place of a store, and a clock that moves when it is told to."""
+"""Drives the core of a queue: with a dict in place of a store, and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def drive(steps: Reads[Reply], read: Callable[[tuple[str, ...]], list[Any]]) -> 
 
 @dataclass(slots=True)
 class Cost:
-    """What one turn asked of the store."""
+    """The reads and writes of a turn."""
 
     keys_read: int = 0
     bytes_read: int = 0
@@ -76,7 +76,7 @@ class QueueDriver:
         return self._queue
 
     def call(self, method: str, data: Any = None) -> Answer:
-        """One call in one turn."""
+        """Runs a call in a turn of its own."""
         [answer] = self.turn((method, data))
         return answer
 
@@ -136,7 +136,7 @@ class QueueDriver:
         self.now += seconds
 
     def value(self, key: str) -> Any:
-        """What the store holds under a key."""
+        """Returns the stored value of a key."""
         return load(self.store[key]) if key in self.store else None
 
     def _drive(self, steps: Reads[Reply]) -> Reply:

@@ -125,7 +125,7 @@ class Server:
                 answer = Answer(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             raise CallFailed("UNREACHABLE", repr(error)) from error
-        # What things are called among those of all tenants is nobody's business outside.
+        # Answers must not contain qualified names.
         assert self.tenant is None or f"@{self.tenant}".encode() not in answer.text, answer.text
         return answer
 
@@ -160,7 +160,7 @@ class Queue:
         return await self.server.request("POST", f"/queue/{self.name}/pop", query=query)
 
     async def lock(self, **query: Any) -> Any:
-        """What a pop under a lock gives, which must succeed."""
+        """Pops under a lock, and returns the answer. The pop must return items."""
         taken = (await self.pop(require_ack=True, **query)).ok()
         assert taken["locked"] is True
         return taken
@@ -237,13 +237,13 @@ class Queue:
         return taken
 
     async def stored(self) -> dict[str, Any]:
-        """What lies in the store's own table under this queue, past the server; and its segments in the metadata."""
+        """Returns the queue's stored values, read past the server, with the segments that are in the metadata."""
         stored: dict[str, Any] = await self.server.stack.stored("PushPopActor", self.actor_id)
         inline = stored.get("metadata", {}).get("_segments", {})
         return stored | {key: {"items": items} for key, items in inline.items()}
 
     async def locked_in_store(self) -> bool:
-        """Whether the table shows a lock: looking there disturbs nobody."""
+        """Returns whether a lock is stored, without a call that could process its expiry."""
         return "_active_lock" in (await self.stored())["metadata"]
 
 

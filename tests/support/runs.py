@@ -130,14 +130,14 @@ class Run:
         return await self.server.request("GET", f"/orchestrations/{self.id}{path}", query=query)
 
     async def stored(self) -> dict[str, Any]:
-        """What lies in the store's own table under this instance, past the server."""
+        """Returns the instance's stored values, read past the server."""
         stored: dict[str, Any] = await self.server.stack.stored(ACTOR_TYPE, self.id)
         # What the list of instances knows of it, which comes some time after an answer.
         stored.get("instance", {}).pop("indexed_as", None)
         return stored
 
     def effects(self) -> list[Any]:
-        """What the activities of this instance did, in order."""
+        """Returns the effects that the instance's activities wrote down, in order."""
         return [line["what"] for line in self.server.stack.effects() if line["instance_id"] == self.id]
 
     def effect_keys(self) -> Counter[str]:
@@ -150,13 +150,13 @@ async def start(server: Server, name: str, **body: Any) -> Answer:
 
 
 def accepted(answer: Answer) -> None:
-    """A raised event was delivered as well."""
+    """Asserts that the call was accepted; a raised event must also be delivered."""
     assert answer.status == 202, answer.text
     assert answer.body in ({"success": True}, {"success": True, "delivered": True}), answer.text
 
 
 def delivered(answer: Answer, *, is_so: bool = True) -> None:
-    """What a raise answers."""
+    """Asserts that an event was accepted, and whether the code was waiting for it."""
     assert (answer.status, answer.body) == (202, {"success": True, "delivered": is_so}), answer.text
 
 

@@ -29,7 +29,7 @@ def fresh_seeds(operations: int) -> list[int]:
 
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
-    """What the code under test draws from chance itself, pauses and random names, comes from the seed, too."""
+    """Inside, random pauses and names of the code under test come from the seed, too."""
     state = random.getstate()
     random.seed(seed)
     tokens = random.Random(seed)

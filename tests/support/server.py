@@ -42,7 +42,7 @@ class Server:
         await self._process.kill()
 
     def logged(self) -> str:
-        """What it has written to its log."""
+        """Returns the server's log."""
         return self._process.logged()
 
     async def says(self, words: str) -> None:

@@ -70,7 +70,7 @@ def lines_of(file: Path) -> list[str]:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process ended; one that nobody has waited for yet ended too."""
+    """Returns whether a process has ended. A zombie has ended, too."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

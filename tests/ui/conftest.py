@@ -52,7 +52,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture(scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """One for all tests that keep to queues of their own."""
+    """A server for all tests that use queues of their own."""
     async with Server(tmp_path_factory.mktemp("server")) as server:
         yield server
 

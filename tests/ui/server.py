@@ -45,7 +45,7 @@ class Server(ServerProcess):
             await self._session.close()
 
     async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """What REST answers, refusals too."""
+        """Calls REST, and returns the body of the answer, also of a refusal."""
         assert self._session is not None
         data = None if body is None else json.dumps(body)
         async with self._session.request(method, f"{self.url}{path}", data=data) as answer:

@@ -1,4 +1,4 @@
-"""One instance: its steps, its history, what it waits for, and what can be done with it, live."""
+"""The page of an instance: its steps, history, awaited events and actions, live."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One queue: what it shows, and what can be done with it."""
+"""The page of a queue: its figures, items and actions."""
 
 from __future__ import annotations
 

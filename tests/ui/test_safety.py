@@ -1,4 +1,4 @@
-"""What others wrote stays text, and the browser holds the page to its policy."""
+"""Stored data are shown as text, and the browser enforces the page's content security policy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """All differences between the embedded host and daprd 1.18 that are accepted, with their reasons.
 
-``docs/dapr.md`` describes those that its readers meet. Every request that is compared and not named here has to get the
-same answer from both.
+``docs/dapr.md`` describes the differences that its readers meet. Every request that is compared and not named here has
+to get the same answer from both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Difference(NamedTuple):
-    """What the embedded host answers, and why it is not daprd's answer."""
+    """The embedded host's answer, and the reason why it is not daprd's."""
 
     reason: str
     status: int

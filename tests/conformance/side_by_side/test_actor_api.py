@@ -113,7 +113,7 @@ THE_SAME = {
     "a delete with an etag": state(b'[{"operation":"delete","request":{"key":"tagged","etag":"1"}}]'),
     "an upsert with an empty etag": upsert({"key": "tagged", "value": 1, "etag": ""}),
     "an upsert with a time to live": upsert({"key": "ttl", "value": 1, "metadata": {"ttlInSeconds": "100"}}),
-    "fields nobody knows": upsert({"key": "unknown", "value": 1, "more": 2}),
+    "unknown fields": upsert({"key": "unknown", "value": 1, "more": 2}),
     "a reminder": reminder(dueTime="1h", data={"a": [1]}),
     "a reminder by POST": Request("POST", "Reminded/api/reminders/posted", AN_HOUR),
     "a reminder to patch": Request("PATCH", "Reminded/api/reminders/r", AN_HOUR),

@@ -355,7 +355,7 @@ def test_queries(sides: tuple[ServedStack, ServedStack], query: str) -> None:
 
 
 def test_metadata(sides: tuple[ServedStack, ServedStack]) -> None:
-    """What SDKs read is set by both."""
+    """Both set the metadata that SDKs read."""
     seen = []
     for stack in sides:
 

@@ -296,7 +296,7 @@ def test_an_app_that_is_not_there(sides: tuple[ServedStack, ServedStack], reques
 
 
 def test_metadata(sides: tuple[ServedStack, ServedStack]) -> None:
-    """What SDKs read has the same form; what was put is there."""
+    """The metadata that SDKs read have the same form, and include an attribute that was put."""
     requests = [Request("PUT", "/v1.0/metadata/owner-team", b"queues"), Request("GET", "/v1.0/metadata")]
     _, (theirs, ours) = ask(sides, *requests)
     assert set(theirs.body) <= set(ours.body)

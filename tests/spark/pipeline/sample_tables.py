@@ -1,4 +1,4 @@
-"""Tables that nobody ever stored, for what the queries make of them: small, whole, and easy to break."""
+"""Small, consistent tables in memory as input for the queries; a test can break them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Shop:
         await eventually(self._letters_have_arrived, what="the dead letters are where they belong")
 
     async def has_gone_on(self, since: int) -> bool:
-        """Whether more orders came than these, and the import after them, which tries for a while, has begun."""
+        """Returns whether more orders came than ``since``, and the import after them, which retries, has begun."""
         if self.orders < since + self._scale:
             return False
         async with self._session.get(f"{self._url}/orchestrations/import-{self.orders}-5") as answer:

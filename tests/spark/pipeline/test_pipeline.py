@@ -1,4 +1,4 @@
-"""What is kept of a moment is all of it, says what it is, and can be compared with an earlier one."""
+"""A snapshot is complete, describes itself, and can be compared with an earlier one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_folder_without_snapshots(spark: SparkSession, tmp_path: Path) -> None
 
 
 class Broken(Exception):
-    """Somebody has had enough."""
+    """Raised by a table to interrupt the snapshot."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What daprd has written to PostgreSQL is kept as well as a file is."""
+"""Snapshots of the state that daprd has written to PostgreSQL."""
 
 from __future__ import annotations
 

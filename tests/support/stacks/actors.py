@@ -109,7 +109,7 @@ class Keeper(DurableActor, ActorInterface):
         async with self.work.turn() as turn:
             for key, value in values.items():
                 turn.put(key, value)
-            raise RuntimeError("an error nobody thought of")
+            raise RuntimeError("an error that is not expected")
 
     async def echo(self, value: Any) -> Any:
         return value
@@ -363,13 +363,13 @@ class Timed(Actor, ActorInterface):
 
 
 class Faulty(Actor, ActorInterface):
-    """Raises what it is told to."""
+    """Raises the error that its caller names."""
 
     async def refuse(self, code: str) -> None:
         raise errors.by_code(code, "the suite asked for it", asked=True)
 
     async def fail(self) -> None:
-        raise ValueError("an error nobody thought of")
+        raise ValueError("an error that is not expected")
 
 
 class Caller(Actor, ActorInterface):

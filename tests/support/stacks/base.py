@@ -1,4 +1,4 @@
-"""What a test may do to a host, whichever it is: call its actors, look into its store, end its processes."""
+"""The operations of tests on a host of any kind: call its actors, read its store, end its processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Stack(ABC):
 
     @abstractmethod
     async def stored(self, actor_type: str, actor_id: str) -> dict[str, Any]:
-        """What lies in the store under this actor, read past the host."""
+        """Returns the actor's stored values, read past the host."""
 
     @abstractmethod
     async def stored_keys(self) -> set[str]:

@@ -62,7 +62,7 @@ class ServedStack(Stack):
     @property
     @abstractmethod
     def processes(self) -> list[ChildProcess]:
-        """Those whose logs tell what happened."""
+        """The processes whose logs explain a failure."""
 
     @abstractmethod
     async def stop_app(self) -> int:
@@ -230,7 +230,7 @@ def of_actor(values: Mapping[str, str], actor_type: str, actor_id: str) -> dict[
 
 
 def encoded(segment: str) -> str:
-    """A path segment with everything escaped that can be, dots too: nobody on the way may resolve them."""
+    """Returns a path segment with all that can be escaped, dots too, so that no client or proxy resolves them."""
     return quote(segment, safe="").replace(".", "%2E")
 
 
