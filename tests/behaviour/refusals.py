@@ -29,7 +29,7 @@ class RefusalCheck:
         assert self._failures == [], self._failures
         (await self._server.request("GET", "/healthz")).ok()
         new = await self._server.stack.stored_keys() - self._keys
-        # A queue of another test may still be at it: a lock that nobody answered expires, the queue is listed.
+        # A queue of another test may still work: an unacknowledged lock expires, the queue is listed.
         # So may the server, if it has just been started: it sets up the queues of its workers.
         others = {_actor(key) for key in self._keys}
         strange = {_actor(key) for key in new if "||QueueIndexActor||" not in key} - others

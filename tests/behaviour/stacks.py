@@ -57,7 +57,7 @@ max_items = 10
             await app.wait()
 
     def effects(self) -> list[Any]:
-        """What activities have written down."""
+        """Returns the effects that activities have written down."""
         return [json.loads(line) for line in lines_of(self.folder / "effects")]
 
 

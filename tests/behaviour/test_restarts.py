@@ -1,4 +1,4 @@
-"""What a server that was killed and started anew still knows."""
+"""State of a server that was killed and started again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A program that handles messages once, and may die at it: ``python effect_worker.py URL QUEUE FILE [STEP]``.
 
 Its effect is a line in the file. At the step it is to die at, it ends as with ``kill -9``: ``begin``, ``begun``,
-``done`` (the effect has happened, nobody knows) or ``recorded`` (the message is not acknowledged).
+``done`` (the effect has happened and is not recorded) or ``recorded`` (the message is not acknowledged).
 """
 
 from __future__ import annotations

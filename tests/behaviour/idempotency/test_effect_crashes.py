@@ -60,7 +60,7 @@ async def test_begin(server: Server, when: str) -> None:
     else:
         (await record("begin", owner="b")).refused(409, "IN_PROGRESS")
         assert (await record.get()).ok()["owner"] == "a"
-    # Whoever heard nothing asks again, and it is the same attempt.
+    # The caller got no answer and repeats the call: it is the same attempt.
     again = (await record("begin", owner="a")).ok()
     assert (again["outcome"], again["attempt"]) == ("run", 1)
 
@@ -93,7 +93,7 @@ async def test_takeover(server: Server, when: str) -> None:
     await crash_and_restart(server)
     late = await record("commit", owner="a", result="late")
     if when == BEFORE:
-        # Nobody has taken over: late is not too late.
+        # No other owner has taken over, so the late commit is accepted.
         late.ok()
         assert (await record("begin", owner="b")).ok() == {"outcome": "done", "result": "late"}
     else:

@@ -1,4 +1,4 @@
-"""Orchestrations whose code changes between two starts: what is deployed is told by a file that the tests write."""
+"""Orchestrations whose code changes between two starts, as named in a file that the tests write."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def orchestration(function: Any) -> Any:
 
 @orchestration
 async def quote(ctx: Context, item: str) -> str:
-    """One call that takes long; another deploy makes another one."""
+    """Makes one slow call; another deploy makes another call."""
     return await ctx.call("quick" if "departed" in DEPLOYED else price, item)
 
 

@@ -275,7 +275,7 @@ async def cart(ctx: Context) -> list[int]:
 
 @app.orchestration(requests=["number"])
 async def numbering(ctx: Context, number: int) -> int:
-    """One request in each execution, up to one that says "end"."""
+    """Takes one request in each execution, until one is "end"."""
     request = await ctx.request("number")
     request.reply(number)
     if request.data != "end":
@@ -285,7 +285,7 @@ async def numbering(ctx: Context, number: int) -> int:
 
 @app.orchestration(requests=["ask"])
 async def thinking(ctx: Context) -> None:
-    """Answers when it is told to."""
+    """Answers a request after the event ``go``."""
     request = await ctx.request("ask")
     request.reply(await ctx.event("go"))
     await ctx.event("never")
@@ -304,7 +304,7 @@ async def reading(ctx: Context, number: int) -> list[Any]:
 
 @app.orchestration(mailboxes=["letters"])
 async def collecting(ctx: Context, collected: list[Any]) -> list[Any]:
-    """One letter in each execution, up to one that says "end"."""
+    """Receives one letter in each execution, until one is "end"."""
     collected.append(await ctx.receive("letters"))
     if collected[-1] != "end":
         ctx.continue_as_new(collected)
@@ -313,7 +313,7 @@ async def collecting(ctx: Context, collected: list[Any]) -> list[Any]:
 
 @app.orchestration(mailboxes=["letters"])
 async def counting(ctx: Context, number: int) -> int:
-    """One letter in each execution, which must come in order, up to one that says "end"."""
+    """Receives one letter in each execution, in order, until one is "end"."""
     letter = await ctx.receive("letters")
     if letter != "end":
         assert letter[0] == number, f"{letter[0]} came in place of {number}"
@@ -479,7 +479,7 @@ async def steps(ctx: Context, number: int) -> int:
 
 @app.orchestration
 async def charging(ctx: Context) -> list[int]:
-    """One call of two goes to a queue that a test has made full."""
+    """Makes two calls, one to a queue that a test has filled."""
     return await asyncio.gather(ctx.call(count, 1), ctx.call(refused_for_now, 2))
 
 

@@ -18,7 +18,7 @@ FILE = "deployed.json"
 
 
 class Deploys:
-    """What is deployed on a server, from one start to the next."""
+    """Deploys other code on a server, with a restart each time."""
 
     def __init__(self, server: Server) -> None:
         self._stack = server.stack

@@ -1,4 +1,4 @@
-"""What becomes of an activity: where it runs, how it fails, how often it is tried."""
+"""Activities: where they run, how they fail, how often they are tried."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_one_that_nobody_waits_for_is_stopped(server: Server) -> None:
 
 @on_every_stack
 async def test_a_lock_is_extended_while_the_activity_runs(server: Server) -> None:
-    """It is of three seconds; nobody else gets the activity, however long it runs."""
+    """The lock lasts three seconds; no other worker gets the activity, however long it runs."""
     run = await Run(server).begin("calling", "linger")
     began = _moment((await run.status())["created_at"])
 

@@ -1,4 +1,4 @@
-"""What activities report while they run: it is saved, the next run finds it, and the report hears of cancellation."""
+"""Heartbeats: their details are saved for the next run, and their answer tells of a cancellation."""
 
 from __future__ import annotations
 

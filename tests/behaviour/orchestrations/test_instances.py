@@ -1,4 +1,4 @@
-"""What callers do to an instance: cancel, suspend, resume, delete, wait for it, list it."""
+"""Calls on instances: cancel, suspend, resume, delete, wait, list."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def test_a_cancel_of_a_suspended_one_that_continues_as_new_ends_it(server:
 
 @on_every_stack
 async def test_a_backlog_of_mail_is_received_in_order(server: Server) -> None:
-    """One letter in each execution: unread mail must not be written again by each of them."""
+    """With one letter read in each execution, unread mail must not be written again by each execution."""
     run = await Run(server).begin("counting", 0)
     accepted(await run.tell("suspend"))
     for number in range(LETTERS):

@@ -1,4 +1,4 @@
-"""What instances send to queues, children and parents while targets refuse it and processes end."""
+"""Effects reach queues, children and parents although targets refuse them and processes end."""
 
 from __future__ import annotations
 

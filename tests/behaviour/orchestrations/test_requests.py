@@ -116,7 +116,7 @@ async def test_any_characters_may_be_in_an_id(server: Server) -> None:
 
 @on_every_stack
 async def test_requests_in_bulk_are_taken_along_in_order(server: Server) -> None:
-    """One request in each execution: those that are unread must not be written again by each of them."""
+    """With one request taken in each execution, unread ones must not be written again by each execution."""
     run = await Run(server).begin("numbering", 0)
     accepted(await run.tell("suspend"))
     for number in range(BULK):

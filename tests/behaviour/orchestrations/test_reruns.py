@@ -53,7 +53,7 @@ def _mend(run: Run) -> None:
 
 
 async def _failed(server: Server) -> Run:
-    """One whose second activity has failed."""
+    """Returns an instance whose second activity has failed."""
     run = Run(server)
     await run.start("packing", run.id, tags={"customer": "acme"})
     await run.error()

@@ -1,4 +1,4 @@
-"""What an instance begins with: a later moment, an event, the priority of its activities."""
+"""Options of a start: a later time, a first event, the priority of the instance's activities."""
 
 from __future__ import annotations
 

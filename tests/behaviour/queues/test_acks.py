@@ -1,6 +1,6 @@
-"""The ack table, row by row: the app dies just before something is saved, and just after, before anybody is told.
+"""The ack table, row by row: the app crashes right before a save, or right after it and before the answer.
 
-Whoever was not answered asks again, or is asked again; the history has everything once.
+Calls without an answer are repeated; the history has each effect once.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ async def test_external_event(server: Server, when: str) -> None:
 
 @on_stacks(*ALL, part=KILLED)
 async def test_what_changes_nothing_is_acknowledged_without_a_save(server: Server) -> None:
-    """With a crash armed at the next save, whatever it is: the app lives, so there was none."""
+    """A crash is armed at the next save of any kind: the app goes on running, so there was no save."""
     run = await Run(server).begin("waiting")
 
     async def at_rest() -> bool:

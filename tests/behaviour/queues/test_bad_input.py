@@ -271,7 +271,7 @@ async def test_a_body_may_be_100_levels_deep(server: Server) -> None:
 
 @on_every_stack
 async def test_faults_are_not_told(server: Server) -> None:
-    """What is sent to provoke does not come back in an answer that shows code, paths or memory."""
+    """Answers to invalid input show no code, paths or memory addresses."""
     for body in NOT_JSON:
         answer = await server.request("POST", f"/queue/{server.name}/push", body)
         for secret in (b"Traceback", b".py", b"site-packages", b"holdfast.", b"0x7f"):

@@ -22,7 +22,7 @@ CONSUMERS = 50
 BATCH = 20
 PUSHED_AT_ONCE = 500
 
-#: Consumers are threads of so many processes; whoever kills one of those kills several at once.
+#: Consumers are threads of so many processes; killing one process kills several consumers.
 PROCESSES = 10
 KILLS = 12
 #: A consumer that died keeps its items from the others so long.
@@ -60,7 +60,7 @@ async def test_each_item_is_processed_exactly_once_when_nobody_fails(server: Ser
 
     await asyncio.gather(*(consume() for _ in range(CONSUMERS)))
     assert sorted(item for own in shares for item in own) == list(range(ITEMS))
-    assert all(shares), "somebody got nothing"
+    assert all(shares), "a consumer got no items"
     assert partitions.keys() == set(range(PARTITIONS))
     stats = await queue.stats()
     assert (stats["count"], stats["locked"], stats["counters"]["acknowledged"]) == (0, 0, ITEMS)
@@ -130,7 +130,7 @@ async def test_each_item_is_processed_at_least_once_when_consumers_are_killed(se
         await eventually(drained, within=60)
     finally:
         await crew.close()
-    assert crew.told["processed"].keys() == set(range(ITEMS)), "processed by nobody"
+    assert crew.told["processed"].keys() == set(range(ITEMS)), "some items were not processed"
     assert set(crew.told["acknowledged"].values()) == {1}, "acknowledged twice"
     assert crew.told.keys() <= {"processed", "acknowledged", "refused LOCK_EXPIRED"}
     stats = await queue.stats()

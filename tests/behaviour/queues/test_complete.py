@@ -13,7 +13,7 @@ from tests.behaviour.stacks import ALL, KILLED, OnPostgresql, on_every_stack, on
 if TYPE_CHECKING:
     from tests.support.rest import Server
 
-#: Ids that no item of a test has, but that somebody may send.
+#: Ids that no item of a test has, but that a client may send.
 UNKNOWN = [
     *("nonsense", "", " ", "0", "0-0-0", "0-0-0-0-0", "0-0-999-999", "0-0-d0-0", "3-0-0-77", "77-0-0-0"),
     *(
@@ -157,7 +157,7 @@ async def test_what_was_given_back_is_not_leased_until_it_is_taken_again(server:
         assert body["not_leased"] == ids_of(taken)
     again = await queue.lock(count=5)
     assert again["items"] == ["abandoned", "expired"]
-    # Whoever held it before may complete it too: it is the item that counts.
+    # The previous holder may complete an item too: complete goes by item, not by lock.
     assert (await queue.complete(*ids_of(abandoned, late))).ok()["completed"] == 2
 
 

@@ -38,7 +38,7 @@ async def storm(server: Server, kill: Callable[[], Awaitable[None]], start: Call
 
 
 def _progress(producers: list[Producer], consumers: list[Consumer]) -> Callable[[], Awaitable[bool]]:
-    """Whether each producer, and the consumers together, have got further since now."""
+    """Returns a condition: each producer, and the consumers together, have made progress since this call."""
     marks = [producer.done + 8 for producer in producers]
     consumed = sum(consumer.done for consumer in consumers) + 20
 
@@ -52,7 +52,7 @@ def _progress(producers: list[Producer], consumers: list[Consumer]) -> Callable[
 
 
 async def left(queue: Queue) -> list[tuple[Name, str]]:
-    """What is in the queue, in order, with ids, once no lock is left of which nobody knows the id."""
+    """Returns the items of the queue in order, with ids, once locks with lost ids have expired."""
 
     async def unlocked() -> bool:
         return int((await queue.stats())["locked"]) == 0

@@ -1,4 +1,4 @@
-"""What stands in the store and is not JSON is said of the queue that it belongs to, through daprd too."""
+"""A stored value that is not JSON is reported for its queue, through daprd too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def damaged(database: Path, queue: str, value: bytes) -> Iterator[None]:
-    """Inside, the metadata of a queue that nobody used yet are these bytes; others read the same file later."""
+    """Inside, these bytes are the metadata of an unused queue. They are removed afterwards, as tests share the file."""
     key = f"{APP_ID}||PushPopActor||{queue}||metadata"
     with closing(sqlite3.connect(database, timeout=30)) as connection:
         with connection:

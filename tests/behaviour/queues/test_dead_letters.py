@@ -1,4 +1,4 @@
-"""What cannot be delivered is kept aside, with what is known of it."""
+"""Items that cannot be delivered become dead letters, with their reason and history."""
 
 from __future__ import annotations
 

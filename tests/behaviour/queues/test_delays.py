@@ -1,4 +1,4 @@
-"""Items for later, and items that nobody wants any more after a while."""
+"""Delayed items, and items with a time to live."""
 
 from __future__ import annotations
 
@@ -206,6 +206,6 @@ async def test_expired_items_can_become_dead_letters(server: Server) -> None:
     assert {letter["idempotency_key"] for letter in letters} == {"k"}
     stats = await queue.stats()
     assert (stats["counters"]["ttl_expired"], stats["counters"]["dead_lettered"]) == (2, 2)
-    # They come back without an end: nobody would redrive what is gone at once.
+    # Redriven items have no time to live: it would be over at once.
     assert (await queue.redrive()).ok()["redriven"] == 2
     assert sorted(item for item, message in await queue.drain_messages() if message["id"] != kept) == ["a", "b"]

@@ -185,7 +185,7 @@ async def test_the_order_of_the_checks(server: Server) -> None:
 
 @on_every_stack
 async def test_every_call_notices_that_a_lock_is_over(server: Server) -> None:
-    """The reminder may be late; whoever comes first sees what is true."""
+    """The reminder may be late: any call that comes first processes the expiry."""
     views: dict[str, Any] = {
         "stats": lambda queue: _expect(queue, count=1, locked=0),
         "peek": lambda queue: _peeks(queue, ["a"]),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LONG = 120
 #: Time to get there: what is tested holds for a poll that is slower, too.
 ARRIVE = 0.4
-#: Sooner than a poll that nobody woke would ask again.
+#: Shorter than the time after which a poll asks again without a notification.
 SOON = 8
 
 
@@ -32,7 +32,7 @@ async def waiting(queue: Queue, *, polls: int = 1, **query: Any) -> list[asyncio
 
 
 async def answered(polls: Sequence[asyncio.Task[Answer]], count: int, within: float = SOON) -> list[Any]:
-    """The bodies of those that have an answer, once there are so many."""
+    """Waits until so many polls have an answer, and returns the bodies of the answers."""
 
     async def enough() -> bool:
         return sum(poll.done() for poll in polls) >= count
@@ -186,7 +186,7 @@ async def test_what_a_caller_that_leaves_would_have_got_is_given_back(server: Se
 
 @on_stacks(*ALL, part=KILLED)
 async def test_callers_that_leave_at_the_moment_of_a_push_lose_nothing(server: Server) -> None:
-    """Whether an answer still reached its caller nobody can know; then the lock ends as every lock does."""
+    """The server cannot know whether an answer still reached its caller; if it did not, the lock expires."""
     queue = server.queue()
     (await queue.configure(max_locks=50, max_deliveries=1000)).ok()
     got: list[Any] = []
@@ -218,7 +218,7 @@ async def test_a_poll_outlives_daprd(server: Server) -> None:
     await server.stack.start_daprd()
     (await queue.configure(max_locks=3)).ok()
     (await queue.push_many("a", "b", "c")).ok()
-    # Whoever was waiting asks again from time to time: nobody told the new daprd of it.
+    # A waiting poll asks again from time to time: notifications do not survive a restart of daprd.
     answers = await answered(polls, 3, within=20)
     assert sorted(item for answer in answers for item in answer["items"]) == ["a", "b", "c"]
 

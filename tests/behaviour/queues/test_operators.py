@@ -1,4 +1,4 @@
-"""What an operator does: take one item out, and decide over locks that others hold."""
+"""Operators' calls: revoke an item, and end or extend the locks of consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def prefixes(queue: Queue) -> dict[str, str]:
-    """What is shown of each lock, by the first item under it."""
+    """Returns the shown prefix of each lock's id, by the first item of the lock."""
     return {str(lock["items"][0]): lock["lock_id_prefix"] for lock in await queue.in_flight()}
 
 

@@ -185,7 +185,7 @@ async def test_polls_hear_of_a_push_to_any_partition(server: Server) -> None:
     homes = []
     for number in range(2 * PARTITIONS):
         homes.append(partition_of((await queue.push(number)).ok()["ids"][0]))
-        # Its own push wakes somebody: nobody has to wait for the next one.
+        # Each push wakes one poll; no poll has to wait for the next push.
         assert len(await answered(polls, number + 1)) == number + 1
     assert set(homes) == set(range(PARTITIONS))
     taken = [poll.result().ok() for poll in polls]

@@ -1,4 +1,4 @@
-"""What is popped is what was pushed, to the last digit, wherever it has been meanwhile."""
+"""A popped item equals the pushed one, to the last digit, also after transfers and restarts."""
 
 from __future__ import annotations
 

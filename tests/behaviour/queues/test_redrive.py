@@ -105,7 +105,7 @@ async def test_dead_letters_are_shown_page_by_page(server: Server) -> None:
     page = (await queue.get("/dead-letters", limit=10)).ok()
     assert [letter["item"] for letter in page["dead_letters"]] == list(range(10))
     page = (await queue.get("/dead-letters", limit=10, cursor=page["next_cursor"])).ok()
-    # Nobody who looks through them is thrown back by one that goes.
+    # A dead letter that goes does not invalidate the cursors of its neighbours.
     (await queue.redrive(ids=[letters[19]["id"], letters[20]["id"]])).ok()
     page = (await queue.get("/dead-letters", limit=10, cursor=page["next_cursor"])).ok()
     assert [letter["item"] for letter in page["dead_letters"]] == [21, 22, 23, 24]
@@ -273,7 +273,7 @@ async def test_dead_letters_are_in_one_place_however_often_the_process_dies(serv
     for attempt in tries:
         await eventually(_ended(attempt))
     await server.stack.start_app()
-    # What was on its way arrives; of those that got no answer some may not have been moved.
+    # Transfers under way arrive; calls without an answer may have moved nothing.
     for lock in locks[6:]:
         answer = await queue.dead_letter(lock["lock_id"])
         assert answer.status in (200, 400, 404), answer.text

@@ -122,7 +122,7 @@ async def test_a_replica_that_does_not_answer_holds_up_its_own_partitions_only(s
 
 @dataclass
 class Insisting(Producer):
-    """Pushes each item until it is told that it is there; it is stored once by its ``dedup_id``."""
+    """Repeats each push until it is acknowledged; the ``dedup_id`` makes it stored once."""
 
     async def run(self) -> None:
         while not self.ledger.stopping:
@@ -157,7 +157,7 @@ async def test_nothing_is_lost_while_a_replica_comes_and_goes(server: Server) ->
         on_first = [producer for producer in producers if producer.queue is queue]
 
         async def progress() -> None:
-            """Those of the first replica got further, wherever the partitions are now."""
+            """Waits until the callers of the first replica have made progress, wherever the partitions are now."""
             marks = [producer.done + 5 for producer in on_first]
             taken = sum(consumer.done for consumer in consumers) + 20
 

@@ -20,7 +20,7 @@ PAUSE = 0.05
 
 @dataclass
 class Ledger:
-    """What all callers know together. Moments are counted, not measured: one more for every event."""
+    """The combined knowledge of all callers. Time is logical: it increases by one with each event."""
 
     stopping: bool = False
     moment: int = 0

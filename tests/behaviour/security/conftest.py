@@ -1,4 +1,4 @@
-"""One server of each kind for all attacks, and what must be so after each of them."""
+"""A server of each kind for all attacks, and the checks after each attack."""
 
 from __future__ import annotations
 

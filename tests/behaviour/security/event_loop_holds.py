@@ -59,14 +59,14 @@ class Repeating:
 
 
 class Holds:
-    """What the probe of one server has seen since the last look."""
+    """The times for which a server's event loop was blocked, since the last call."""
 
     def __init__(self, server: Guarded) -> None:
         self._server = server
         self._seen = 0.0
 
     async def too_long(self) -> float:
-        """How many times the event loop was held for longer than a request may, since the last look."""
+        """Returns how often the event loop was blocked longer than a request may block it, since the last call."""
         # The probe has looked at all that came before when it has looked twice more.
         _, looks = await self._read()
         async with asyncio.timeout(30):

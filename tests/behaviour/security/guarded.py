@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 Outcome = TypeVar("Outcome")
 
 QUEUE = "victim"
-#: Where tests do what is allowed; nobody looks there for changes.
+#: The queue for permitted calls; changes of it are not checked.
 SPARE = "spare"
-#: What nobody but operators, users and readers of the default tenant may see.
+#: Only operators, users and readers of the default tenant may see this.
 PAYLOAD = "the payload that is to be kept"
 BODY_TIMEOUT = 2
 TOLD_SECONDS = 30.0
@@ -178,9 +178,9 @@ class Guarded(ABC):
     async def told(
         self, attack: Callable[[], Awaitable[Outcome]], *, status: int, **fields: str
     ) -> tuple[Outcome, dict[str, Any]]:
-        """What comes of an attack, and the line about it, which has these fields.
+        """Returns the outcome of an attack, and its line in the audit log with these fields.
 
-        It is repeated, as there are only so many lines a second, and other attacks may still be told of.
+        Repeats the attack until then: the log's lines per second are limited, and other attacks use them too.
         """
         wanted = {"status": status, **fields}
         until = asyncio.get_running_loop().time() + TOLD_SECONDS

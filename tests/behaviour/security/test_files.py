@@ -1,4 +1,4 @@
-"""What other users of the same machine can read, and what they can make the server write to."""
+"""Files of the server: other users of the machine cannot read them, nor redirect writes to them."""
 
 from __future__ import annotations
 

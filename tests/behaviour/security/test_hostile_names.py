@@ -34,7 +34,7 @@ NAMES = [
     *("a@1", "@acme@a", "a%401", "%40acme%40a", "@"),
     *("a" * 256, "a" * 10_000, "a%00" * 300, "", "*", "~", "a;b", "a,b", "$(id)", "{{7*7}}", "'--", "%3Cscript%3E"),
 ]
-#: Parts of paths where a name is one of those that are there, so that a strange one is only not found.
+#: Path parameters that name existing things, so that a strange value is only not found.
 FOUND = ("id", "lock_id_prefix")
 #: The id of a request, which may have any characters.
 A_REQUEST = ("GET", "request")

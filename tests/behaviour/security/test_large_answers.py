@@ -43,7 +43,7 @@ async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def ask(session: aiohttp.ClientSession, verb: str, path: str, body: Any = None) -> Any:
-    """What is answered, if it is not too large."""
+    """Returns the body of the answer, which must not be too large."""
     async with session.request(verb, path, json=body) as answer:
         text = await answer.read()
         assert answer.status in (200, 202), f"{answer.status}: {text[:2000]!r}"
@@ -187,7 +187,7 @@ async def test_an_error_does_not_repeat_what_was_sent(session: aiohttp.ClientSes
 
 
 async def test_peers_that_never_read_do_not_fill_the_memory(session: aiohttp.ClientSession, server: Server) -> None:
-    """Nor do they take anything from whoever does."""
+    """Peers that read their answers are not affected either."""
     for _ in range(3):
         await ask(session, "POST", "/queue/unread/push", {"item": LETTER})
     path = "/queue/unread/peek?count=100"

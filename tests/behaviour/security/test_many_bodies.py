@@ -69,7 +69,7 @@ async def test_they_do_not_fill_the_memory_nor_keep_others_waiting(
 
 
 async def test_more_than_may_wait_are_refused(session: aiohttp.ClientSession) -> None:
-    """They send the beginning of large bodies, and take all the room there is for their own tenant alone."""
+    """The requests send the beginning of large bodies. They use up only the room of their own tenant."""
     announced = {"Content-Length": str(16 * MEBIBYTE), **ATTACKER}
     slow = asyncio.Event()
 

@@ -41,7 +41,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 @pytest.fixture(scope="module")
 async def attacked(server: Server, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Honest, list[str]]]:
-    """What the honest tenant did while all attacks went on, and what the attacker wrote."""
+    """The honest tenant's calls during all attacks, and the attacker's output."""
     log = tmp_path_factory.mktemp("attackers") / "attackers.log"
     command = [sys.executable, "-m", "benchmarks.attackers", server.url, str(ATTACK_SECONDS), "--small"]
     honest = Honest(server.url, lock_seconds=LOCK_SECONDS)

@@ -65,7 +65,7 @@ class Neighbour:
             return answer.status, await answer.text()
 
     async def call_by_grpc(self, kind: str, actor: str, method: str, data: Any, **metadata: str) -> str:
-        """What came back, or the words of the error."""
+        """Returns the reply, or the error's message."""
         request = api_v1.InvokeActorRequest(
             actor_type=kind, actor_id=actor, method=method, data=json.dumps(data).encode(), metadata=metadata
         )

@@ -1,4 +1,4 @@
-"""What a page of another site can make a visitor's browser send, in every mode of the server."""
+"""Requests that a page of another site can make a visitor's browser send, in every mode of the server."""
 
 from __future__ import annotations
 

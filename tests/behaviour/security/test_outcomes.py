@@ -1,4 +1,4 @@
-"""What a worker, or a caller that poses as one, says came of an activity is checked before it becomes history."""
+"""Outcomes of activities, from workers or callers that pose as one, are checked before they become history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one tenant can store, whatever it is stored in."""
+"""Quotas on all that a tenant can store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant that sends more than it may waits, and nobody else does."""
+"""A tenant above its rate limit waits; other tenants do not."""
 
 from __future__ import annotations
 

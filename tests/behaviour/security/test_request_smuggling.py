@@ -151,7 +151,7 @@ async def test_a_connection_on_which_nothing_comes_but_empty_lines_is_closed(gua
 
 @pytest.mark.parametrize("apart", [False, True], ids=["at once", "piece by piece"])
 async def test_what_follows_a_body_is_no_header(guarded: Guarded, apart: bool) -> None:
-    """Whoever stands before this server may have looked at the headers, and set them."""
+    """A proxy before this server may have checked and set the headers."""
     chunked = b"GET /queues HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\n0\r\n"
     for headers, trailer, status in (
         (HOST, PROOF, 401),

@@ -1,4 +1,4 @@
-"""Every call needs a role, and whoever has a lesser one is refused, told of, and changes nothing."""
+"""Every call needs a role: a caller with a lower one is refused and audited, and changes nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ROLES = {
     f"POST {KEY}/renew": "user",
     f"GET {KEY}": "reader",
 }
-#: Those that show no tenant's own, or nothing at all.
+#: Calls that show no tenant's data, or nothing at all.
 OPEN = {"GET /healthz", "GET /readyz"}
 FOR_ANY_TOKEN = {"GET /status", "GET /metrics"}
 
@@ -161,5 +161,5 @@ async def test_what_others_do_is_not(running: Guarded) -> None:
 
 
 def acts(guarded: Guarded, told: int, token: str) -> list[dict[str, Any]]:
-    """What was written down of this one's acts after so many lines; those about refusals have no route."""
+    """Returns the audit lines about this token's calls after the first ``told`` lines; refusals have no route."""
     return [line for line in guarded.audit()[told:] if "route" in line and line["token"] == token]

@@ -82,7 +82,7 @@ async def test_whoever_runs_the_server_may_call_actors(running: Guarded) -> None
 
 
 async def test_daprd_gets_through_to_the_actors(running: Guarded) -> None:
-    """Turns, and reminders, which go over the sidecar's other port: a lock that nobody answers comes back."""
+    """Turns, and reminders, which use the sidecar's other port: an unacknowledged lock expires."""
     (await running.ask("POST", "/queue/spare-reminded/push", {"item": 1}, token="user")).ok()
     taken = (await running.ask("POST", "/queue/spare-reminded/pop?require_ack=true&ttl_seconds=1", token="user")).ok()
     assert taken["count"] == 1

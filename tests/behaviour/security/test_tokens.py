@@ -23,7 +23,7 @@ PATH = f"/queue/{QUEUE}"
 
 @pytest.fixture
 async def changing(guarded: Guarded) -> AsyncIterator[Guarded]:
-    """One whose file a test may change."""
+    """A server whose token file a test may change."""
     yield guarded
     guarded.write(*map(entry, TOKENS))
     for name in TOKENS:
@@ -135,7 +135,7 @@ async def test_a_file_that_is_not_right_changes_nothing_and_is_told_of_once(chan
     await eventually(seen)
     for name in TOKENS:
         assert await lets_in(changing, name)
-    # The next look, which finds the same, is over when this one is told of.
+    # The next check, which finds no change, is over when this one is logged.
     changing.write_text(text + "\n# the same")
 
     async def seen_again() -> bool:

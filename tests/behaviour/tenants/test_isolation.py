@@ -87,7 +87,7 @@ async def test_ids_of_another_tenant_are_unknown(server: Server) -> None:
         prefix = lock["lock_id"][:6]
         (await theirs.requeue(prefix)).refused(404, "LOCK_NOT_FOUND")
         (await theirs.extend_for(prefix)).refused(404, "LOCK_NOT_FOUND")
-    # In their own queue these ids are those of items that nobody holds, or of none.
+    # In their own queue these are ids of unlocked items, or of no item.
     done = (await theirs.complete(*held)).body
     assert done.get("completed") == 0
     for item_id in held:
@@ -266,7 +266,7 @@ async def test_an_orchestration_stays_in_its_tenant_with_all_it_starts(server: S
     delivered(await run.child.raise_event("go", "done"))
     assert await run.output() == [8, "NonRetryable", "child", "RuntimeError", "done"]
     assert {line["tenant_id"] for line in server.stack.effects() if run.id in line["instance_id"]} == {us.tenant}
-    # Its activities were items of its own queue, and of nobody else's.
+    # Its activities were items of its own tenant's queue only.
     assert (await Queue(us, "activities").stats())["counters"]["pushed"] >= 2
     assert (await Queue(them, "activities").stats())["counters"]["pushed"] == 0
     detached = await Run(us, "detached").begin("starter", "echo")
@@ -337,7 +337,7 @@ async def test_keys_are_a_tenants_own(server: Server) -> None:
     (await us.request("POST", f"/idempotency/~/{server.name}/commit", commit)).ok()
     assert (await begin(them, "~"))["outcome"] == "run"
     assert (await begin(server, "~"))["outcome"] == "run"
-    # Whoever is bound to no tenant may name any.
+    # A caller without a bound tenant may name any.
     assert await begin(server, us.tenant or "") == {"outcome": "done", "result": 17}
 
 

@@ -25,7 +25,7 @@ async def echo(ctx: Context, value: Any = None) -> Any:
 
 @app.orchestration
 async def waiting(ctx: Context, value: Any = None) -> Any:
-    """Ends when somebody raises the event ``go``."""
+    """Ends after the event ``go``."""
     return [value, await ctx.event("go")]
 
 

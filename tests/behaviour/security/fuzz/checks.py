@@ -1,4 +1,4 @@
-"""What is true of every answer, whatever was asked."""
+"""Checks that hold for every answer to every request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNAVAILABLE = ("UNAVAILABLE", "PARTITION_UNAVAILABLE")
 
 
 def problems(request: Request, answer: Answer) -> Iterator[str]:
-    """What is wrong with the answer, in words."""
+    """Yields a sentence for each fault of the answer."""
     if answer.status >= 500 and (problem := _fault(request, answer)):
         yield problem
     if len(answer.text) > MAX_ANSWER:
@@ -59,7 +59,7 @@ def _unavailable(answer: Answer, code: str) -> str | None:
 
 
 def is_allowed(request: Request) -> bool:
-    """Whether the caller's role may do what the request asks."""
+    """Returns whether the caller's role permits the request."""
     caller, operation = request.caller, request.operation
     path = request.path.partition("?")[0]
     if operation.is_of_actors and path.startswith("/v1.0/actors"):

@@ -44,7 +44,7 @@ _CLOCK_SECONDS = 0.02
 
 
 class Fuzzer:
-    """One run against one server, from one seed."""
+    """A fuzzing run against a server, from a seed."""
 
     def __init__(self, server: FuzzedServer, seed: int, folder: Path) -> None:
         self._server = server

@@ -35,7 +35,7 @@ _FAULTS = ('"INTERNAL"', '"STORAGE_BROKEN"')
 
 @dataclass(frozen=True)
 class GrpcAnswer:
-    """What a call ended with."""
+    """The status, metadata and message of a finished call."""
 
     call: str
     code: str
@@ -88,7 +88,7 @@ class GrpcPort:
 
 
 def problems(request: Request, answer: GrpcAnswer) -> Iterator[str]:
-    """What is wrong with the answer, in words."""
+    """Yields a sentence for each fault of the answer."""
     status = answer.status or 200
     if status == 503:
         if "retry-after" not in answer.metadata:

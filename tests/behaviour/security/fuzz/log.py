@@ -1,4 +1,4 @@
-"""What a server writes into its log while it is fuzzed."""
+"""The log of a server while it is fuzzed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server can be asked: the routes of its ``/openapi.json``, Dapr's actor API, and paths beside them."""
+"""The operations to fuzz: the routes of ``/openapi.json``, Dapr's actor API, and paths beside them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ _IDS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """One kind of request."""
+    """A kind of request."""
 
     verb: str
     #: ``{name}`` is a segment that each request chooses.
@@ -191,7 +191,7 @@ def described(document: Mapping[str, Any]) -> Iterator[Operation]:
 
 
 def undescribed() -> Iterator[Operation]:
-    """What the document leaves out, and what is not there."""
+    """Yields operations that the OpenAPI document omits, and unknown ones."""
     for path in (
         "/",
         "/openapi.json",
@@ -241,7 +241,7 @@ def _interfaces(actor: type[Actor]) -> Iterator[type[ActorInterface]]:
 
 
 def _schema(kind: str, interface: type[ActorInterface], method: str) -> Schema | None:
-    """What a method takes; None for one that takes nothing."""
+    """Returns the schema of a method's argument, or None for a method without one."""
     if method == "Batch":
         return _BATCH
     takes = list(inspect.signature(getattr(interface, method)).parameters)[1:]

@@ -87,7 +87,7 @@ _TYPES = (
 
 @dataclass
 class Request:
-    """One request, with what has to be known of it to judge the answer."""
+    """A request, with the facts that the checks of its answer need."""
 
     number: int
     operation: Operation
@@ -161,7 +161,7 @@ class Requests:
         pairs = []
         for name, schema in operation.query:
             if name in _WAITS:
-                # Nobody learns anything from a long wait.
+                # A long wait tests nothing more than a short one.
                 if chance.random() < 0.5 or operation.path.endswith(("/wait", "/{request}")):
                     pairs.append((name, chance.choice(("0", "0.01", "0.1", "-1", "nan", "x", "1e400"))))
             elif chance.random() < 0.5:

@@ -1,4 +1,4 @@
-"""One run of the fuzzer from the start of a server to its end, and what is told of it."""
+"""A run of the fuzzer, from the start of a server to its end, and its report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOP_SECONDS = 40.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did and found."""
+    """The requests and the findings of a run."""
 
     seed: int
     seconds: float
