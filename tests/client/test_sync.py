@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import signal
 import subprocess
@@ -129,6 +130,15 @@ def test_close_ends_calls_that_wait(server: Server, name: str) -> None:
         client.close()
         with pytest.raises(ClientClosed):
             waiting.result(60)
+
+
+def test_a_client_that_is_no_longer_used_ends_its_thread(server: Server, name: str) -> None:
+    before = set(threading.enumerate())
+    SyncClient(server.url).queue(name).stats()
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert set(threading.enumerate()) <= before
 
 
 INTERRUPTED = """

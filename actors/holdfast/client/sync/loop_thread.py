@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
+import contextlib
 import os
 import threading
 import weakref
@@ -28,14 +30,12 @@ class _Running:
     thread: threading.Thread
     pid: int
 
-    def end(self) -> None:
-        """Cancels running calls, closes the client and waits for the thread."""
+    def stop_soon(self) -> None:
+        """Begins to cancel running calls, to close the client and to end the thread."""
         # After a fork the loop and its sockets belong to the parent.
-        if self.pid == os.getpid() and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.stop.set)
-            # The garbage collector may run a finalizer in this very thread.
-            if threading.current_thread() is not self.thread:
-                self.thread.join()
+        if self.pid == os.getpid():
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self.loop.call_soon_threadsafe(self.stop.set)
 
 
 class LoopThread:
@@ -47,7 +47,6 @@ class LoopThread:
         self._lock = threading.Lock()
         self._running: _Running | None = None
         self._closed = False
-        self._finalizer: weakref.finalize[..., Any] | None = None
         _THREADS.add(self)
 
     def open(self) -> None:
@@ -61,10 +60,10 @@ class LoopThread:
         with self._lock:
             self._closed = True
             running, self._running = self._running, None
-            if running is not None and self._finalizer is not None:
-                self._finalizer.detach()
         if running is not None:
-            running.end()
+            running.stop_soon()
+            if threading.current_thread() is not running.thread:
+                running.thread.join()
 
     def call(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Runs the coroutine of ``work`` in the thread and returns its result.
@@ -104,14 +103,20 @@ class LoopThread:
     def _started(self) -> _Running:
         if self._running is None:
             self._running = _start(self._client)
-            # It also runs at the exit of the process.
-            self._finalizer = weakref.finalize(self, self._running.end)
+            # Does not wait for the thread: the garbage collector may run in it, or where a lock is held that it needs.
+            weakref.finalize(self, self._running.stop_soon).atexit = False
         return self._running
 
 
 _THREADS: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 # What a forked child has from its parent. It is kept, because to collect it would close sockets that the parent uses.
 _OF_PARENT: list[object] = []
+
+
+@atexit.register
+def _close_all() -> None:
+    for thread in list(_THREADS):
+        thread.close()
 
 
 def _forget_all() -> None:
