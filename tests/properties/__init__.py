@@ -1,1 +1,1 @@
-"""What always holds of a queue, whatever is asked of it and whatever breaks."""
+"""Properties that hold for all operations and all faults, checked with random ones."""

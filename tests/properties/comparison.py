@@ -48,7 +48,7 @@ def compare(seed: int) -> None:
 
 
 class _Comparison:
-    """A queue, its partition, those that take their dead letters, and a model of each."""
+    """A queue, its partition, their dead-letter queues, and a model of each."""
 
     def __init__(self, generator: random.Random) -> None:
         self.operations = 0
@@ -181,7 +181,7 @@ class _Comparison:
 
 
 class _Pair:
-    """One queue, and its model."""
+    """A queue and its model."""
 
     def __init__(self, name: str) -> None:
         self.real = QueueDriver(name, told=False)
@@ -194,7 +194,7 @@ class _Pair:
         self._seen = self._contents()
 
     def known(self, generator: random.Random) -> Known:
-        """What callers may use: what there is, and a little of what there was."""
+        """Returns ids and locks for callers to use: existing ones, and some former ones."""
         model = self.model
         there = [*model.waiting, *model.not_due, *(item for group in model.postponed for item in group.items)]
         locked = [item for lock in model.locks for item in lock.items]
@@ -248,7 +248,7 @@ class _Pair:
         return answers
 
     def next_parcel(self, now: float, busy: Sequence[str]) -> tuple[list[Sent], dict[str, Any]]:
-        """What is to be sent next, once as the model has it and once as it is sent."""
+        """Returns the next transfer, as the model predicts it and as the queue sends it."""
         self._catch_up(now)
         message = self.real.call("Transferred", {"busy": busy})["next"]
         self.compare_contents()

@@ -184,7 +184,7 @@ KEYS = ("invoice", "mail")
 
 @dataclass
 class Effect:
-    """What a worker did, and when it was told to."""
+    """An effect of a worker, and the time at which the record let it run."""
 
     owner: str
     begun: float
@@ -293,7 +293,7 @@ class _Simulation:
         assert not [row for row in self._host.storage.rows if f"||{IDEMPOTENCY_TYPE}||" in row]
 
     async def _ask(self, key: str, method: str, data: Any) -> Any:
-        """Until there is an answer: whoever asks twice says the same twice."""
+        """Repeats a call with the same body until it is answered."""
         body = b"" if data is None else dump(data)
         while True:
             host = self._host

@@ -1,4 +1,4 @@
-"""What must hold when all is quiet after a storm."""
+"""Invariants of the state after all calls and faults have ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Inspection:
         self._journal = server.ledger.journal
 
     async def everything_happens_by_itself(self) -> None:
-        """Nobody asks for anything, and yet all that is due is done, and on time."""
+        """Asserts that all due work is done on time without any call."""
         await self._what_is_due_is_done()
         await self._all_is_tidied_up()
 
@@ -67,7 +67,7 @@ class Inspection:
                     assert following.get(name) != moments, f"{late:.0f} s ago {name} had to do something, and did not"
 
     async def _all_is_tidied_up(self) -> None:
-        """What was sent arrives, queues are listed, partitions know their configuration, and nothing is left behind."""
+        """Asserts that transfers arrive, queues are listed, partitions are configured, and no garbage is left."""
         # Whatever failed is tried again by a reminder, and may find that there is more to do.
         await asyncio.sleep(2 * (RESEND_SECONDS + LATEST + SLACK))
         for name, watched in list(self._journal.queues.items()):

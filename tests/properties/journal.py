@@ -28,7 +28,7 @@ State = tuple[str, int]
 
 @dataclass(slots=True)
 class Life:
-    """One item in one queue, from the commit that brought it to the one that removed it."""
+    """An item in a queue, from the commit that brought it to the commit that removed it."""
 
     #: The queue, or the partition of it.
     actor: str
@@ -49,7 +49,7 @@ class Life:
     gone_from: str = ""
     #: Whether that was a lock whose time was up, so that it may have been given back first.
     gone_late: bool = False
-    #: Whether it may have been dropped, because nobody wants it any more.
+    #: Whether it may have been dropped because it expired or was to be removed.
     gone_expired: bool = False
 
 
@@ -93,7 +93,7 @@ class Journal:
         #: The dedup id of every item that has one, and when each came into a queue.
         self.dedup_ids: dict[tuple[str, str], str] = {}
         self._arrivals: dict[tuple[str, str], Arrival] = {}
-        #: What somebody wants to be removed, wherever it waits.
+        #: Items that a caller asked to remove, wherever they wait.
         self.unwanted: set[tuple[str, str]] = set()
         #: Dead-letter queues of which a call was asked to delete some, in no order.
         self.thinned_out: set[str] = set()
@@ -102,7 +102,7 @@ class Journal:
         #: For each actor, the commits whose turn was told that its save had failed, or was not told anything.
         self.unheard: dict[str, list[int]] = {}
         self._last_writes: dict[str, tuple[Sequence[Write], int]] = {}
-        #: For each actor, its save that had no answer and may still be committed, and who is told of its end: with the
+        #: For each actor, its save that had no answer and may still be committed, and callbacks for its end: with the
         #: number of the commit, or None when it was undone.
         self._under_way: dict[str, tuple[Sequence[Write], list[Callable[[int | None], None]]]] = {}
         #: The commit that last changed a dedup window, for each queue.
@@ -125,7 +125,7 @@ class Journal:
         return found
 
     def keys(self, actor: str) -> set[str]:
-        """What lies on the disk for a queue."""
+        """Returns the stored keys of a queue."""
         prefix = _prefix(actor)
         return {key.removeprefix(prefix) for key in self._storage.rows if key.startswith(prefix)}
 
@@ -134,7 +134,7 @@ class Journal:
         self._latest = max(self._latest, self._now())
 
     def save_failed(self, writes: Sequence[Write]) -> None:
-        """A save raised: whoever asked for what it saved, if it did, does not know that it is done."""
+        """Records that a save raised: its callers do not know whether it was committed."""
         _, actor_type, actor_id, _ = writes[0].key.split(SEPARATOR)
         last, commit = self._last_writes.get(actor_id, ((), 0))
         if actor_type != QUEUE_TYPE:
@@ -173,7 +173,7 @@ class Journal:
         try:
             self._follow(actor_id, {write.key.split(SEPARATOR)[-1] for write in writes})
         except Exception as error:
-            # Raised here it would look like a failed save; whoever runs the simulation raises it.
+            # Raised here it would look like a failed save; the simulation's runner raises it.
             self.broken = error
 
     def _follow(self, actor: str, written: set[str]) -> None:
@@ -246,7 +246,7 @@ class Journal:
             assert origin["attempts"] == last.deliveries
 
     def _check_dedup(self, life: Life, dedup_id: str, at: float) -> None:
-        """What was pushed inside the window is not stored again, in any partition."""
+        """Asserts that no partition stores an item again inside its dedup window."""
         queue, _ = split_partition(life.actor)
         self.dedup_ids[life.actor, life.id] = dedup_id
         first = self._arrivals.get((queue, dedup_id))
@@ -302,7 +302,7 @@ class Journal:
             assert last < first, f"{max(taken)} was taken before {min(left)}"
 
     def _check_due(self, before: stored.Contents, after: stored.Contents) -> None:
-        """What fell due was due, and nothing that is due before it was left."""
+        """Asserts that items became available no earlier than due, and in the order of their due times."""
         left = {item.shelved for item in after.not_due}
         placed = {entry.shelved for entry, _ in after.everything()}
         fell = [item for item in before.not_due if item.shelved not in left and item.shelved in placed]

@@ -1,4 +1,4 @@
-"""What callers asked and what they were told, held against what was saved: nothing lost, nothing twice, no lies."""
+"""Compares calls and their answers with the commits: no item lost or delivered twice, no wrong answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSALS = {
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One operation of one caller, with the commits between which it was done, if it was."""
+    """An operation of a caller, with the commits between which it was carried out, if it was."""
 
     actor: str
     operation: Operation
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(slots=True)
 class Attempt:
-    """One item that somebody tried to push."""
+    """An item that a caller tried to push."""
 
     call: Call
     payload: Any
@@ -82,7 +82,7 @@ class Ledger:
         self._attempts: dict[str, Attempt] = {}
         #: What was promised: ids of pushes that were answered.
         self._promised: dict[Key, Attempt] = {}
-        #: Of pops nobody heard the end of: their turn, where it is known, and how many more they may have taken.
+        #: Of pops whose answer was lost: their turn, where it is known, and how many more they may have taken.
         self._spare: dict[Call, tuple[int | None, int]] = {}
         self._popped: set[Key] = set()
         self._acknowledged: set[Key] = set()
@@ -91,7 +91,7 @@ class Ledger:
         #: What was named in a completion, and locks of which only some was given back or rejected.
         self._completing: set[Key] = set()
         self._divided: set[Key] = set()
-        # In the end, of each queue: calls whose answer nobody heard, completions, revocations, and purges.
+        # In the end, of each queue: calls whose answer was lost, completions, revocations, and purges.
         self._unheard_calls: dict[str, list[Call]] = {}
         self._removals: dict[Key, list[Call]] = {}
         self._purges: dict[str, list[Call]] = {}
@@ -334,7 +334,7 @@ class Ledger:
                 self._abandoned.update(locks)
 
     def _explained(self, life: Life) -> bool:
-        """Whether somebody was told why it went, or would have been told, had the answer not been lost."""
+        """Returns whether a call explains the item's removal, also if the call's answer was lost."""
         assert life.gone_in is not None
         key = life.actor, life.id
         if life.gone_from.startswith(IN_PARCEL) or key in self._popped or life.gone_expired:
@@ -353,7 +353,7 @@ class Ledger:
         )
 
     def _blame_lost_answers(self, unexplained: dict[int, list[Life]]) -> None:
-        """The rest was taken by pops and purges nobody heard the end of: each of them once, and no more than asked."""
+        """Attributes the rest to pops and purges whose answer was lost: to each once, up to its count."""
         blamed: set[Call] = set()
         for commit, lives in sorted(unexplained.items()):
             assert all(self._was_waiting(life) for life in lives), f"lost: {lives}"
@@ -372,7 +372,7 @@ class Ledger:
             assert missing <= 0, f"lost: {lives}"
 
     def _blame_pops_of_the_same_turn(self, nowhere: dict[Call, list[Key]]) -> None:
-        """What was pushed and popped in one turn was never stored: also by pops nobody heard the end of."""
+        """Attributes items that were never stored to pops in the turn of their push, also without an answer."""
         for push, keys in nowhere.items():
             missing = len(keys)
             for call in self._unheard_calls.get(push.actor, ()):
@@ -391,7 +391,7 @@ class Ledger:
         return pop.began < push.ended and (pop.ended is None or push.began < pop.ended)
 
     def _was_waiting(self, life: Life) -> bool:
-        """Whether a pop or a purge could get at it: a lock may have ended earlier in the same turn."""
+        """Returns whether a pop or a purge could take the item: its lock may have ended earlier in the turn."""
         lock_id = life.gone_from.removeprefix(LOCKED)
         return lock_id == life.gone_from or life.gone_late or (life.actor, lock_id) in self._abandoned
 
@@ -415,5 +415,5 @@ class Ledger:
 
 
 def _may_have_deleted(call: Call, commit: int) -> bool:
-    """Whether a deletion did it. One that failed halfway is finished later, by itself."""
+    """Returns whether a deletion can be the cause. A deletion that failed halfway finishes later by itself."""
     return call.began < commit and (call.unheard or call.ended is None or commit <= call.ended)

@@ -1,7 +1,7 @@
 """A queue as its users understand it, in the plainest code there is. What the real one answers is compared with this.
 
 Written from the design, not from the code. It answers with the same JSON objects; what only the real queue can know
-(ids, and the words of a message) it is told or leaves out.
+(ids, and the texts of messages) it is given or leaves out.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ DELETION_SECONDS = 30
 
 
 class ModelQueue(ModelStock):
-    """One queue, or one partition of it: what it answers."""
+    """The replies of a queue, or of a partition."""
 
     def answer(self, method: str, data: dict[str, Any] | None, now: float, given: Answer) -> Answer:
-        """What is to be answered. ``given`` is what was, for the names that the queue is free to choose."""
+        """Returns the expected reply. ``given`` is the real one, for the ids that the queue is free to choose."""
         try:
             answer: Answer = getattr(self, f"_{method}")(data or {}, now, given)
         except Refused as refused:
@@ -376,7 +376,7 @@ class ModelQueue(ModelStock):
         return self._is_fresh(known, now) and not (known.lapsed and given != known.value)
 
     def _is_elsewhere(self, dedup_id: str, now: float, given: Answer) -> bool:
-        """Whether another partition claimed it. That need not be forgotten at once.
+        """Returns whether another partition claimed the dedup id. A claim may outlast its window.
 
         Nor need the id itself: it may have been a duplicate, in a push that was refused for something else.
         """

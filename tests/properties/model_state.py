@@ -1,4 +1,4 @@
-"""What a modelled queue holds, and what it answers with when it refuses."""
+"""The state of a modelled queue, and its refusals."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Item:
     error: str | None = field(compare=False, default=None)
     #: Of a dead letter, where it came from.
     origin: dict[str, Any] | None = field(compare=False, default=None)
-    #: Whether it expired while it was locked. Should the clock be set back before it is given back, nobody knows how
-    #: long it takes until it is looked at again.
+    #: Whether it expired while it was locked. If the clock is set back before its return, the time of the
+    #: next check is unknown.
     overlooked: bool = field(compare=False, default=False)
 
     def expired(self, now: float) -> bool:

@@ -54,7 +54,7 @@ class CaughtUp:
 
 
 class ModelStock:
-    """What there is in one queue, or in one partition of it."""
+    """The items of a queue, or of a partition."""
 
     def __init__(self, name: str, partition: int = 0, *, remembered: int = 100, passed: int = 200) -> None:
         self.name = name
@@ -160,20 +160,20 @@ class ModelStock:
             self.changed()
 
     def is_caught_up(self, now: float) -> bool:
-        """Whether nothing is left to be done at this moment; some things are done in the next tenth of a second."""
+        """Returns whether no due work is left. Expiry may be up to a tenth of a second late."""
         return not (
             any(item.due is not None and item.due <= now for item in self.not_due)
             or any(item.expired(now - 0.1) for item in self._not_locked() if not item.overlooked)
         )
 
     def restarted(self) -> None:
-        """What is not saved is gone: how fast it was pushed."""
+        """Drops the state that is not saved: the rate limit's."""
         self._free, self._free_at = inf, 0.0
 
     # Between queues
 
     def received(self, ids: list[str], sent: list[Sent]) -> None:
-        """What a transfer that was taken has put into this queue; one that is no part of it sends it on."""
+        """Adds the items of an accepted transfer. A partition that is no part of the queue sends them on."""
         for item_id, entry in zip(ids, sent, strict=True):
             assert item_id not in self.ids, f"the id {item_id} was given twice"
             self.ids.add(item_id)
@@ -205,7 +205,7 @@ class ModelStock:
         self.ids.add(item_id)
         self.counters["pushed"] += 1
         delay = entry.get("delay_seconds", 0)
-        # Rounded up to a tenth of a second; clocks have digits of which nobody knows.
+        # Rounded up to a tenth of a second; more digits of a clock are not significant.
         due = ceil(round((now + delay) * 10, 4)) / 10 if delay else None
         ttl = entry.get("ttl_seconds", self.config["default_ttl_seconds"])
         item = Item(
@@ -248,7 +248,7 @@ class ModelStock:
         return [*self.waiting, *(item for group in self.postponed for item in group.items)]
 
     def _release(self, lock: Lock, ids: list[str] | None = None) -> list[Item]:
-        """What it holds, or what is named of that, is no longer locked."""
+        """Unlocks the items of a lock, or the named ones of them, and returns them."""
         items = [item for item_id in dict.fromkeys(ids or ()) for item in lock.items if item.id == item_id]
         if ids is None:
             items = lock.items

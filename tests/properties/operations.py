@@ -131,14 +131,14 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a caller knows of a queue."""
+    """A caller's knowledge of a queue."""
 
     locks: Sequence[str] = ()
     #: Items, and dead letters, that are there or were.
     ids: Sequence[str] = ()
     #: Of some locks, what they hold.
     held: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Whether nothing can be popped until somebody lets it go on.
+    #: Whether the queue is paused.
     paused: bool = False
 
 
@@ -178,7 +178,7 @@ class Operations:
         }
 
     def next(self, known: Known | None = None) -> Operation:
-        """One operation; what is known may be of use to it."""
+        """Returns a random operation, which may use ids and locks from ``known``."""
         known = known or Known()
         if known.paused and self._random.random() < 0.1:
             return Operation("SetConfig", {"paused": False})

@@ -35,7 +35,7 @@ LATEST = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a run is like."""
+    """The settings of a run."""
 
     callers: int
     max_locks: int
@@ -83,7 +83,7 @@ class Scenario:
 
 
 class Host(SimulatedHost):
-    """One on which some actors cannot be reached for a while."""
+    """A host on which some actors are unreachable for a while."""
 
     unreachable: frozenset[str] = frozenset()
 
@@ -217,7 +217,7 @@ class Server:
             await self._restart()
 
     async def grow(self, after: float) -> None:
-        """One more partition, while the queue is in use."""
+        """Adds a partition while the queue is in use."""
         await asyncio.sleep(after)
         partitions = self.ledger.journal.partitions("orders")
         if self.up and partitions < MOST_PARTITIONS:

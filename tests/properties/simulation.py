@@ -57,7 +57,7 @@ class _Simulation:
                 await inspection.everything_happens_by_itself()
             await inspection.one_target_holds_up_no_other()
             await inspection.everything_is_in_order()
-            assert not self._unhandled, f"nobody awaited {self._unhandled}"
+            assert not self._unhandled, f"tasks with unretrieved errors: {self._unhandled}"
         except* Exception as errors:
             # The first rule that was broken is the one to look at; what follows may follow from it.
             raise server.ledger.journal.broken or _first(errors) from None
@@ -78,7 +78,7 @@ class _Simulation:
 
 
 class Caller:
-    """Somebody who asks one thing after the other."""
+    """A client that makes one call after the other."""
 
     def __init__(self, name: str, generator: random.Random, server: Server, scenario: Scenario) -> None:
         self._random = generator

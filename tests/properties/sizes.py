@@ -61,7 +61,7 @@ _INDEX: Sizes = (
 
 @contextmanager
 def small(random: random.Random, sizes: Sizes = _QUEUES) -> Iterator[None]:
-    """Sizes from the generator; now and then those that are in use."""
+    """Inside, limits have random small sizes; sometimes they keep their real sizes."""
     if random.random() < 0.2:
         yield
         return

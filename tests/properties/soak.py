@@ -72,7 +72,7 @@ def main(operations: int) -> int:
     done: dict[str, int] = {}
     seeds = count(first)
     cores = os.cpu_count() or 1
-    # Random programs forget tasks that fail, which is told to the log each time.
+    # Random programs leave failed tasks unretrieved; each is logged.
     with ProcessPoolExecutor(cores, initializer=logging.disable, initargs=(logging.CRITICAL,)) as workers:
         playing: set[Future[tuple[str, int, str | None]]] = set()
         while sum(done.values()) < operations or playing:

@@ -1,4 +1,4 @@
-"""What lies in a store under one queue's keys, read without the code that wrote it."""
+"""The stored values of a queue, decoded without the code that wrote them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARRIVALS = 16
 
 
 class Entry(NamedTuple):
-    """One item that is in a lane, or was: where it lies there. Sorts as the items became available."""
+    """The place of an item in a lane, or of a former one. Sorts as the items became available."""
 
     place: Place
     deliveries: int = 0
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class NotDue(NamedTuple):
-    """One that was pushed with a delay, which is not over."""
+    """A delayed item that is not due."""
 
     priority: int
     shelved: Shelved
@@ -108,7 +108,7 @@ class Contents:
     #: Whether it was deleted, and nothing was put into it since; and when a deletion that was begun is given up.
     deleted: bool = False
     deletion_ends: float | None = None
-    #: How many state values nobody wants any more.
+    #: The number of state values that are to be deleted.
     garbage: int = 0
     #: What is to happen, with the tick it is for.
     due_index: list[tuple[int, list[Any]]] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Contents:
             yield item.id(self.partition), DELAYED, 0
 
     def check(self) -> None:
-        """What it says of itself is so, and what lies ahead is in its calendar."""
+        """Asserts that the counts match the items, and that due times are in the due index."""
         found = dict.fromkeys(self.counts, 0)
         for entry in self.waiting:
             found[entry.priority] = found.get(entry.priority, 0) + 1

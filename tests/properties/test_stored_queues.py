@@ -1,4 +1,4 @@
-"""Who reads a queue's values, one by one, finds what the queue itself would have, whatever is overdue."""
+"""A reader of a queue's stored values finds the same items as the queue itself, also with overdue ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _look(queue: QueueDriver) -> None:
 
 
 def _expected(queue: QueueDriver, contents: stored.Contents) -> tuple[Counter[tuple[str, str, int]], bool]:
-    """What has expired nobody can take, though a queue may notice later; and whether there was such."""
+    """Returns the expected items without expired ones, and whether an expired one is still stored."""
     expected: Counter[tuple[str, str, int]] = Counter()
     unnoticed = False
     for entry, where in contents.everything():

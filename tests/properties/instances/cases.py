@@ -1,4 +1,4 @@
-"""What one user does with one instance, and what must come of it."""
+"""The calls of a user on an instance, and the expected outcome."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CHANGED = frozenset(name for _, names in UNFIT.values() for name in names)
 
 @dataclass(kw_only=True)
 class Case:
-    """One instance: :meth:`drive` is its user while things break, :meth:`check` is asked when all is quiet again."""
+    """An instance: :meth:`drive` acts as its user during faults, :meth:`check` runs after the last fault."""
 
     instance_id: str
     name: str
@@ -107,7 +107,7 @@ class Case:
             await server.instance(self.instance_id, "Resume")
 
     async def send(self, server: Server, name: str, number: int, data: Any) -> None:
-        """One event, until it is taken; now and then once more though it was, as one does who has not heard."""
+        """Sends an event until it is recorded, and sometimes once more, as a client does whose answer was lost."""
         body = {"name": name, "data": data, "event_id": f"{name} {number}"}
         while True:
             answer = await server.instance(self.instance_id, "RaiseEvent", body)
@@ -134,7 +134,7 @@ class Letters(Case):
 
 
 class Delayed(Case):
-    """One that begins later: what is sent to it until then is kept, and so is the letter that comes with its start."""
+    """An instance with a later ``start_at``: it keeps events sent before, and the letter that its start brings."""
 
     async def drive(self, server: Server) -> None:
         self.begin_at = server.loop.wall_clock() + self.random.expovariate(1 / 30)
@@ -166,7 +166,7 @@ class Delayed(Case):
 
 
 class Limited(Case):
-    """One whose time is over before it ends."""
+    """An instance whose time limit is over before it ends."""
 
     async def drive(self, server: Server) -> None:
         self.status = "FAILED"
@@ -185,7 +185,7 @@ class Limited(Case):
 
 
 class Forgotten(Case):
-    """One that is deleted half a minute after its end."""
+    """An instance that is deleted half a minute after its end."""
 
     async def drive(self, server: Server) -> None:
         self.kept = False
@@ -252,7 +252,7 @@ class Asked(Case):
 
 
 class Cancelled(Case):
-    """One that would never end, with letters and suspensions before it is cancelled."""
+    """An instance that never ends by itself, with letters and suspensions before it is cancelled."""
 
     async def drive(self, server: Server) -> None:
         self.status = "CANCELLED"
@@ -304,7 +304,7 @@ class Family(Case):
 
 
 class Collision(Case):
-    """One whose id another orchestration asks for as its child's: nothing happens to it."""
+    """An instance whose id another orchestration wants for its child: it is not affected."""
 
     async def drive(self, server: Server) -> None:
         await self.start(server, 1)
@@ -354,7 +354,7 @@ class Replaced(Case):
 
 
 class Nap(Case):
-    """One of whose turns has a clock that is a day ahead: what it sleeps afterwards is no longer for that."""
+    """An instance with one turn whose clock is a day ahead: its later sleep takes no longer for that."""
 
     async def drive(self, server: Server) -> None:
         await self.start(server, self.number)

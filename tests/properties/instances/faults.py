@@ -1,4 +1,4 @@
-"""What breaks while users work: processes, queues that refuse, the scheduler, the code that is deployed."""
+"""Faults during users' calls: crashes, queues that refuse, scheduler outages, incompatible deploys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHERS_WITHIN = 120.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a run is like."""
+    """The settings of a run."""
 
     setting: Setting
     #: How long it is, in seconds, on average, from one trouble to the next.
@@ -77,7 +77,7 @@ class Scenario:
 
     @property
     def orderly(self) -> bool:
-        """Whether no process ends but in good order."""
+        """Whether all processes end by a regular stop."""
         return "kill" not in self.troubles and not self.setting.faults.crash_after_save
 
     @property
@@ -87,7 +87,7 @@ class Scenario:
 
 
 class FaultInjector:
-    """One trouble after the other. The server is up whenever none of them is under way."""
+    """Injects one fault after the other. Between them the server is up."""
 
     def __init__(self, server: Server, scenario: Scenario, generator: random.Random, cases: Sequence[Case]) -> None:
         self._server = server
@@ -161,7 +161,7 @@ class FaultInjector:
                 assert (status["status"] == "BLOCKED") == expected, status
 
     async def _check_others(self) -> None:
-        """What waits for missing code holds up no other activity."""
+        """Asserts that activities whose code is missing delay no others."""
         instance_id = f"meanwhile-{self.count}"
         await self._server.instance(instance_id, "Start", {"name": "side_by_side", "input": 3, "seed": instance_id})
         await asyncio.sleep(OTHERS_WITHIN)
@@ -183,7 +183,7 @@ class FaultInjector:
             seconds -= 1.0
 
     async def _insist(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What a fault must not keep from being done."""
+        """Awaits the work, which must finish despite the fault."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():

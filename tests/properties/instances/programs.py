@@ -22,7 +22,7 @@ DELIVERIES = 10_000
 
 
 class Record:
-    """What the activities of one run did."""
+    """The activity calls of a run."""
 
     def __init__(self) -> None:
         #: How often each activity ran, by its idempotency key.
@@ -94,7 +94,7 @@ async def side_by_side(ctx: Context, number: int) -> list[int]:
 
 @steady.orchestration
 async def on_two_queues(ctx: Context, number: int) -> list[int]:
-    """What one queue refuses must not make the other run anything again."""
+    """Calls activities on two queues: a refusal of one must not repeat calls on the other."""
     calls = [call for step in range(number) for call in (ctx.call(double, step), ctx.call(triple, step))]
     return list(await asyncio.gather(*calls))
 
@@ -241,7 +241,7 @@ async def unordered(ctx: Context, number: int) -> dict[str, list[Any]]:
 
 @steady.orchestration
 async def napper(ctx: Context, number: int) -> float:
-    """Sleeps after two events: how long, by the clock of whoever sent them, is checked outside."""
+    """Sleeps after two events: the sender of the events checks how long, by its own clock."""
     await ctx.event("first")
     await ctx.event("second")
     await asyncio.sleep(60)

@@ -77,7 +77,7 @@ class Host(SimulatedHost):
 
 
 class Server:
-    """One process at a time. Everything random comes from the generator."""
+    """A server with one process at a time. All randomness comes from the generator."""
 
     def __init__(self, seed: int, generator: random.Random, setting: Setting) -> None:
         loop = asyncio.get_running_loop()

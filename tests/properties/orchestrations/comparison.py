@@ -1,4 +1,4 @@
-"""One random program, on ordinary asyncio and as an orchestration in several ways."""
+"""Runs a random program on ordinary asyncio, and as an orchestration in several ways."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.properties.orchestrations.programs import Author
 #: Those of a row see the same at the same moments, and must make the same history.
 _ON_TIME = (Way(), Way(restarts=1.0), Way(restarts=0.3, noise=0.5))
 _LATE = (Way(lateness=1.0), Way(lateness=1.0, restarts=1.0), Way(lateness=1.0, restarts=0.3, noise=0.5))
-# One program in so many is told everything late, and may then come to something else than on asyncio.
+# One program in so many gets all messages late, and may then have another outcome than on asyncio.
 _LATE_EVERY = 4
 # More deliveries than any program takes.
 _NEVER = 1_000_000

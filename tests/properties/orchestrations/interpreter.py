@@ -1,4 +1,4 @@
-"""What a program does: ordinary asyncio, over a world that is either a model or an orchestration's context."""
+"""Interprets a program with ordinary asyncio, over a model or over an orchestration's context."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class World(Protocol):
 
 
 class Boom(Exception):
-    """What fails in a program."""
+    """The error of a failing node of a program."""
 
 
 class Run:
-    """One run of a program, with notes of what happened."""
+    """A run of a program, with notes of its steps."""
 
     def __init__(self, world: World) -> None:
         self._world = world

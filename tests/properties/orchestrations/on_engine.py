@@ -65,7 +65,7 @@ async def program_before(ctx: Context, seed: int) -> list[Any]:
 
 
 class InOrchestration:
-    """What a program awaits, from its context."""
+    """Implements the calls of a program with an orchestration's context."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -108,7 +108,7 @@ class Way:
 
     #: How likely its code is dropped after a delivery, and rebuilt from its history.
     restarts: float = 0.0
-    #: How likely a message comes again, and one comes that is nobody's.
+    #: How likely a message comes again, and a message comes that belongs to no call.
     noise: float = 0.0
     #: How long messages are held back, to be delivered together; timers are late with them.
     lateness: float = 0.0
@@ -124,7 +124,7 @@ class Result:
 
 
 class World:
-    """One instance, and all that comes its way, in the order of time."""
+    """An instance, and all its messages in the order of time."""
 
     def __init__(self, program: Program, way: Way) -> None:
         self._way = way
@@ -247,7 +247,7 @@ class World:
         self._send(self._now + given["seconds"], outcome)
 
     def _noise(self) -> list[Message]:
-        """What came before, and what is not for this execution."""
+        """Returns repeated messages, and messages that are not for this execution."""
         if self._chance.random() >= self._way.noise:
             return []
         past = [message for message in self._past if not isinstance(message, Suspend | Resume) and _told_apart(message)]

@@ -24,7 +24,7 @@ class Call:
     sub: bool = False
     #: The priority of an activity; None for that of the instance.
     priority: int | None = None
-    #: Whether a sub-orchestration goes on when nobody waits for it.
+    #: Whether a sub-orchestration goes on when it is no longer awaited.
     abandoned: bool = False
 
 
@@ -86,7 +86,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """What is done about its part is its kind: one of :data:`WRAPPED`."""
+    """A node around another one, its part. ``kind`` is one of :data:`WRAPPED`."""
 
     label: str
     kind: str

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Fields of a rerun that differ from those of its source.
 _OWN = ("seed", "origins", "deadline", "instance_id", "original_id")
-# One program in so many is told everything late.
+# One program in so many gets all messages late.
 _LATE_EVERY = 4
 _OUTCOMES = {
     history.ActivityCompleted: ActivityOutcome,
