@@ -1,1 +1,1 @@
-"""What Holdfast costs, beside its peers, on this machine: ``python -m benchmarks``."""
+"""Benchmarks of Holdfast and its peers on this machine: ``python -m benchmarks``."""

@@ -58,7 +58,7 @@ class BenchDriver(DurableActor, BenchDriverInterface):
     """Calls other actors from within a turn: in the same process on the embedded host, through daprd on Dapr."""
 
     async def call_for(self, request: dict[str, Any]) -> int:
-        """One call after the other to one target until the seconds are over; answers how many."""
+        """Calls one target, one call after the other, until the seconds are over; returns the number of calls."""
         target, method = request["target"], request["method"]
         deadline = time.perf_counter() + request["seconds"]
         calls = 0
@@ -68,7 +68,7 @@ class BenchDriver(DurableActor, BenchDriverInterface):
         return calls
 
     async def call_each(self, request: dict[str, Any]) -> int:
-        """One call to each target of a numbered range; answers how many."""
+        """Calls each target of a numbered range once; returns the number of calls."""
         numbers = range(request["first"], request["last"])
         for number in numbers:
             await self.host.invoke_method(TARGET, f"{request['prefix']}{number}", request["method"])

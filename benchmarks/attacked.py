@@ -11,7 +11,7 @@ app = App()
 
 @app.activity(queue="slow")
 async def slow() -> None:
-    """Takes so long that somebody else says first what came of it."""
+    """Runs so long that an attacker can report a false outcome first."""
     await asyncio.sleep(600)
 
 

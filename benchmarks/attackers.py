@@ -1,4 +1,4 @@
-"""One tenant that attacks a server in every known way at once.
+"""A tenant that attacks a server in every known way at once.
 
 ``python -m benchmarks.attackers URL SECONDS [--small] [ATTACK ...]`` attacks from a process of its own. It writes
 ``ready`` when all that the attacks need is there, ``answered`` when each of them was answered, and at the end how often
@@ -184,7 +184,7 @@ async def large_histories(attacker: Attacker, session: aiohttp.ClientSession, nu
 
 
 async def many_partitions(attacker: Attacker, session: aiohttp.ClientSession, number: int) -> None:
-    """What asks every partition of every queue."""
+    """Sends the requests that ask every partition of every queue."""
     queue = f"/queue/wide-{number % attacker.size.queues}"
     for path in ("/queues?limit=100", queue, "/queue/wide-1/peek?count=100", "/metrics"):
         await attacker.send(session, "many_partitions", "GET", path)
@@ -212,7 +212,7 @@ async def deep_bodies(attacker: Attacker, session: aiohttp.ClientSession, number
 
 
 async def other_tenants(attacker: Attacker, session: aiohttp.ClientSession, number: int) -> None:
-    """What belongs to the honest tenant, by every way there is to name it."""
+    """Requests the honest tenant's data, by every way to name a tenant."""
     named = {"Holdfast-Tenant": "honest"}
     for path in ("/queue/orders", "/queue/orders/peek?count=100", "/queues", "/orchestrations", "/metrics"):
         await attacker.send(session, "other_tenants", "GET", path)

@@ -1,4 +1,4 @@
-"""What a tenant waits while another attacks the same server in every known way at once, and the server's memory.
+"""A tenant's latency while another attacks the same server in every known way at once, and the server's memory.
 
 An embedded server with two tenants. One of them (``attackers.py``, in a process of its own) sends what was found to
 hurt: numbers that take long to read, 16 MiB of mistakes, large bodies on 50 connections, 150 connections that never
@@ -67,7 +67,7 @@ async def run(lab: Lab) -> list[Row]:
 
 
 async def _work(stack: Stack, seconds: float) -> list[float]:
-    """What each call of the honest tenant took, in milliseconds."""
+    """Returns the duration of each call of the honest tenant, in milliseconds."""
     until = time.monotonic() + seconds
     honest = Honest(f"http://127.0.0.1:{stack.port}")
     try:

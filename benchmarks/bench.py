@@ -1,4 +1,4 @@
-"""What a benchmark is, and what it is given."""
+"""The interface of a benchmark, and its settings."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ _SECONDS_BEYOND = 60.0
 
 
 def over_http(stack: Stack, targets: Sequence[str], method: str) -> Callable[[float], Awaitable[Load]]:
-    """One caller for each target named, through the actor API: daprd's own, or the embedded host's."""
+    """Runs a caller for each target named, through the actor API: daprd's own, or the embedded host's."""
     requests = [actor_call(stack, TARGET, target, method) for target in targets]
     return lambda seconds: repeat_for(stack, requests, seconds)
 
 
 def between_actors(stack: Stack, targets: Sequence[str], method: str) -> Callable[[float], Awaitable[Load]]:
-    """One caller for each target named, and each caller is an actor in the middle of a turn of its own.
+    """Runs a caller for each target named, and each caller is an actor in the middle of a turn of its own.
 
     On the embedded host such a call stays in the process. On Dapr it goes through daprd and back, over the Dapr
     host's pooled connections. What starts the callers is one request each, whatever they do then.

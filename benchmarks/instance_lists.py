@@ -2,7 +2,7 @@
 
 On the embedded host, one caller, over REST: medians of single calls. Two tenants of one server have the instances, so
 that both are asked in turn. Each list shows the newest 50 that match: all, those with one tag, one status or one prefix
-of their ids, those that were started in a certain time; and the counts. Of the 100 instances 50 have the tag, of the
+of their ids, or started in a certain time; and the counts. Of the 100 instances 50 have the tag, of the
 100,000 every twentieth.
 """
 

@@ -1,4 +1,4 @@
-"""What single calls take, one after the other: medians of each round, the subjects in turn."""
+"""Latency of single calls, one after the other: medians of each round, the subjects in turn."""
 
 from __future__ import annotations
 

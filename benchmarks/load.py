@@ -31,14 +31,14 @@ class CallFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one slice of load brought: calls a second, and the share of one core that making them took."""
+    """The result of a slice of load: calls per second, and the share of a core that the generator used."""
 
     rate: float
     generator_share: float
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection with one request under way at a time."""
+    """A keep-alive connection with one request under way at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -130,7 +130,7 @@ async def get(stack: Stack, path: str) -> bytes:
 
 
 async def repeat_for(stack: Stack, requests: Sequence[bytes], seconds: float) -> Load:
-    """One caller for each request, which sends it again and again until the time is over."""
+    """Runs a caller for each request, which repeats it until the time is over."""
 
     def sending(sent: bytes) -> Conversation:
         async def send(connection: Connection) -> None:
@@ -142,7 +142,7 @@ async def repeat_for(stack: Stack, requests: Sequence[bytes], seconds: float) ->
 
 
 async def converse_for(stack: Stack, conversations: Sequence[Conversation], seconds: float) -> Load:
-    """One caller for each conversation, which has it again and again until the time is over; counts those."""
+    """Runs a caller for each conversation, which repeats it until the time is over, and counts the repetitions."""
 
     async def caller(connection: Connection, converse: Conversation, deadline: float) -> int:
         count = 0
@@ -170,7 +170,7 @@ async def send_all(stack: Stack, requests: Sequence[bytes], *, timeout: float, s
 
 
 async def _together(callers: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Outcome]:
-    """What all of them came to; the first that fails ends the others."""
+    """Returns the outcomes of all callers. The first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(caller) for caller in callers]

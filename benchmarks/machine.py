@@ -1,4 +1,4 @@
-"""What the figures were measured on: without it they mean nothing."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 

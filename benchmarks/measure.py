@@ -27,7 +27,7 @@ QUICK = Pace(rounds=3, seconds=1.0, warm_up=0.5)
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured of one subject, round by round."""
+    """The measurements of a subject, round by round."""
 
     subject: str
     unit: str

@@ -1,4 +1,4 @@
-"""What is run to measure orchestrations."""
+"""The orchestrations and activities of the benchmarks."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ async def _fan_out(stack: Stack) -> Load:
 
 
 async def _turns(lab: Lab, stack: Stack) -> tuple[Figure, Figure]:
-    """What a letter takes when the history is short, and when it is long; each round has an instance of its own."""
+    """Measures a letter's time with a short and with a long history; each round has an instance of its own."""
     early: list[float] = []
     late: list[float] = []
     letters = LATE // 10 if lab.quick else LATE

@@ -1,4 +1,4 @@
-"""One table of all that was measured, and the same as JSON."""
+"""The results of all benchmarks as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: some work, done by us and by a peer, and what must hold between them."""
+    """A row of the table: our figure and a peer's for the same work, and the required ratio."""
 
     work: str
     ours: Figure
@@ -109,7 +109,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """What became of the floors, in one sentence."""
+    """Returns a sentence that says which floors were met."""
     missed = [row.work for row in rows if row.verdict is Verdict.MISSED]
     floors = sum(row.floor is not None for row in rows)
     if missed:

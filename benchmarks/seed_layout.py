@@ -54,7 +54,7 @@ class SeedQueueActor(Actor, SeedQueueInterface):
         return {"success": True}
 
     async def fill(self, data: dict[str, Any]) -> None:
-        """What so many pushes would come to, at once: for what is measured after."""
+        """Stores the state that so many pushes would leave, in one call, as a start for a measurement."""
         segments = data["count"] // _SEGMENT
         for number in range(segments):
             await self._state_manager.set_state(f"queue_0_{number}", [data["item"]] * _SEGMENT)

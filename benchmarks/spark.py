@@ -260,7 +260,7 @@ def _fetch(url: str, first: int, end: int) -> int:
 
 
 async def _beside_copies(lab: Lab) -> Row:
-    """Pushes to the embedded host, with and without somebody who copies its file."""
+    """Pushes to the embedded host, with and without a process that copies its file."""
     stack, folder = await lab.stacks.start(_embedded)
     [file] = folder.glob("data/*.db")
     many = orjson.dumps({"items": [{"item": ITEM}] * 1000})

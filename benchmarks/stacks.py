@@ -1,4 +1,4 @@
-"""What is measured: the same app on the embedded host and beside a real daprd over SQLite and PostgreSQL.
+"""The measured stacks: the same app on the embedded host and beside a real daprd over SQLite and PostgreSQL.
 
 Every stack is a server of its own (``holdfast serve`` in its own process, with daprd, placement, scheduler and
 database of its own where it has them), so that the load generator and the subject never share an interpreter.
@@ -96,7 +96,7 @@ class Stacks:
         return [self._running[start] for start in starts]
 
     async def start(self, start: Start[Subject]) -> Subject:
-        """One more, for a benchmark that wants it fresh."""
+        """Starts another stack, for a benchmark that needs a fresh one."""
         folder = self._exits.enter_context(
             tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
         )

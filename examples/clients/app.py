@@ -1,4 +1,4 @@
-"""What the clients in this folder call: an actor with state, a reminder and a timer, and an orchestration.
+"""The app that the clients in this folder call: an actor with state, a reminder and a timer; an orchestration.
 
 holdfast serve examples.clients.app:app --grpc-port 50001
 """
