@@ -292,7 +292,7 @@ class AuthorsCodeFailed(HoldfastError):
 
     @property
     def cause(self) -> dict[str, Any] | None:
-        """What the exception was raised from: ``{type, message, kind, traceback?, cause?}``."""
+        """The exception from which it was raised: ``{type, message, kind, traceback?, cause?}``."""
         return self.details.get("cause")
 
 

@@ -64,7 +64,7 @@ class RerunBody(Request):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to rerun: from an event, or with None from the last failure."""
+    """The cut of a rerun: an event, or with None the last failure."""
 
     from_seq: int | None
     instance_id: str | None = None

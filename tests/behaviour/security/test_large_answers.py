@@ -89,7 +89,7 @@ async def test_a_history_that_is_too_large_to_be_copied_is_not_read_to_its_end(
     session: aiohttp.ClientSession, history: str
 ) -> None:
     async with session.post("/orchestrations/large/rerun", json={"from_seq": 10_000}) as answer:
-        # Whoever reads on finds out that there is no such event.
+        # Reading on to the end would find that the history has no such event, which is another error.
         assert (answer.status, (await answer.json())["error_code"]) == (413, "TOO_LARGE")
 
 

@@ -235,5 +235,5 @@ def _settle(outcome: asyncio.Future[Output], run: Callable[[], Output]) -> None:
         if not outcome.done():
             give()
 
-    with contextlib.suppress(RuntimeError):  # the client was closed meanwhile, which its caller is told
+    with contextlib.suppress(RuntimeError):  # the client was closed meanwhile; its caller gets the error
         outcome.get_loop().call_soon_threadsafe(settle)
