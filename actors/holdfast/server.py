@@ -226,7 +226,9 @@ def listen(address: str, port: int) -> socket.socket:
         raise SettingsError(
             f"Cannot listen on {address} port {port}: {reason}. Choose another with --listen and --port."
         ) from error
-    # Accepted connections inherit both options.
+    # Accepted connections inherit the options. uvloop sets TCP_NODELAY by itself, asyncio (CPython 3.11) only for
+    # sockets with a protocol number. Without it an answer in two parts waits 40 ms for the client's acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_UNREAD_SECONDS * 1000))

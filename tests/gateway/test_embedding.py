@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import App, Client, Context
 from holdfast.errors import ConnectionFailed, HoldfastError, SettingsError, Unauthorized
+from holdfast.server import listen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,3 +64,10 @@ async def test_a_token_is_needed_beyond_this_machine_and_checked(tmp_path: Path)
         async with Client(server.url) as client:
             with pytest.raises(Unauthorized):
                 await client.queue("orders").push(1)
+
+
+def test_answers_are_sent_at_once_on_every_event_loop() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
