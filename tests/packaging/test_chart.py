@@ -16,6 +16,7 @@ from holdfast.cli.serve import serve
 from holdfast.cli.worker import worker
 from tests.packaging import kustomize
 from tests.packaging.helm import CHART, Manifest, chart, template
+from tests.packaging.test_monitoring import misnamed
 from tests.support.server import Server
 
 if TYPE_CHECKING:
@@ -119,6 +120,19 @@ def test_keda_reads_waiting_and_running_items_of_the_queue() -> None:
         assert metadata["url"] == "http://holdfast.shop:8080/queue/activities"
         assert metadata["authMode"] == "bearer"
         the(manifests, "TriggerAuthentication", trigger["authenticationRef"]["name"])
+
+
+def test_keda_reads_the_age_from_a_metric_that_exists() -> None:
+    triggers = the(chart(*EVERYTHING, "worker.keda.ageSecondsPerReplica=60"), "ScaledObject", "holdfast-worker")
+    *_, age = triggers["spec"]["triggers"]
+    assert age["metadata"] == {
+        "url": "http://holdfast.shop:8080/metrics",
+        "format": "prometheus",
+        "valueLocation": 'holdfast_queue_oldest_age_seconds{queue="activities"}',
+        "targetValue": "60",
+        "authMode": "bearer",
+    }
+    assert misnamed(age["metadata"]["valueLocation"]) == []
 
 
 def test_monitors_find_their_ports_and_send_the_token() -> None:
