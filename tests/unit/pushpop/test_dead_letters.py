@@ -274,3 +274,18 @@ def test_a_parcel_that_waits_for_long_makes_no_restart_slower() -> None:
     assert queue.cost.keys_read < 10
     assert [entry["stored"]["item"] for entry in queue.call("Transferred")["next"]["items"]] == ['"a"']
     assert open_one.call("Stats")["count"] == 300
+
+
+@pytest.mark.parametrize("number", [1, 150])
+def test_deleted_ones_are_gone_after_a_restart(number: int) -> None:
+    """The first ones of a long queue too, of which only the beginning of the lane is stored anew."""
+    source, dead = QueueDriver(), QueueDriver("orders-deadletter")
+    for first in range(0, number, 50):
+        source.push(*range(first, min(number, first + 50)))
+        source.call("DeadLetter", {"lock_id": source.lock(50)["lock_id"]})
+        deliver(source, dead)
+    dead.restart()
+    assert dead.call("DeleteDeadLetters", {"max": 1})["deleted"] == 1
+    dead.restart()
+    assert dead.waiting() == list(range(1, number))[:100]
+    assert dead.call("Stats")["counters"]["purged"] == 1

@@ -309,7 +309,7 @@ def _redrive(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
 def _delete_dead_letters(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     """Deletes one batch; the reply says whether there are more."""
     letters, rest = yield from _selected(queue, data)
-    yield from queue.dead_letters.delete(letters)
+    yield from queue.delete_dead_letters(letters)
     return {"success": True, "deleted": len(letters)} | rest
 
 

@@ -370,6 +370,12 @@ class Queue:
         self._dirty = self._dirty or purged > 0
         return purged
 
+    def delete_dead_letters(self, letters: Sequence[Delivery]) -> Reads[None]:
+        """Deletes dead letters."""
+        yield from self.dead_letters.delete(letters)
+        # Those at the head of a lane change only the metadata, where the lane begins.
+        self._dirty = self._dirty or bool(letters)
+
     def revoke(self, item_id: str) -> Reads[None]:
         """Removes one item that is not locked."""
         found = yield from self.store.find(item_id, self.partition)
