@@ -132,18 +132,21 @@ async def test_large_messages_have_room_only_up_to_a_limit(tmp_path: Path) -> No
     body = json.dumps("x" * (BODY_BYTES // 5)).encode()
     async with GrpcServer(tmp_path, "waiting:app", "--body-timeout", "5") as server, server.channel() as channel:
         stub = api_service_v1.DaprStub(channel)
-        calls = [
-            stub.InvokeActor(
-                api_v1.InvokeActorRequest(actor_type="WaitingActor", actor_id=str(number), method="Wait", data=body)
-            )
-            for number in range(5)
+        requests = [
+            api_v1.InvokeActorRequest(actor_type="WaitingActor", actor_id=str(number), method="Wait", data=body)
+            for number in range(6)
         ]
+        calls = [stub.InvokeActor(request) for request in requests[:5]]
         codes = [asyncio.create_task(call.code()) for call in calls]
         [refused], waiting = await asyncio.wait(codes, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         assert refused.result() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await stub.GetMetadata(api_v1.GetMetadataRequest(), timeout=60)
-        await server.kill()
+        # A call whose caller has gone goes on, and has its message in memory.
+        for call in calls:
+            call.cancel()
         await asyncio.gather(*waiting)
+        assert (await code_of(stub.InvokeActor(requests[5], timeout=60)))[0] == "RESOURCE_EXHAUSTED"
+        await server.kill()
 
 
 async def test_a_message_that_is_too_large(channel: Any) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
+
+#: The key in the ASGI scope of an AsyncExitStack that is closed when the request ends, also one whose caller has gone.
+TAKEN = "holdfast.taken"
 
 
 class Response(NamedTuple):
@@ -27,7 +31,9 @@ class Dispatcher:
     async def send(self, scope: Scope, body: bytes = b"") -> Response:
         """Returns the answer to a request."""
         gone = asyncio.Event()
-        running = asyncio.create_task(self._run(scope, body, gone))
+        # Moved before the task begins: its caller closes what is left in the stack.
+        taken = scope[TAKEN].pop_all() if TAKEN in scope else AsyncExitStack()
+        running = asyncio.create_task(self._run(scope, body, gone, taken))
         self._running.add(running)
         running.add_done_callback(self._ended)
         try:
@@ -47,7 +53,7 @@ class Dispatcher:
             # Read here too, for a request whose caller has gone.
             request.exception()
 
-    async def _run(self, scope: Scope, body: bytes, gone: asyncio.Event) -> Response:
+    async def _run(self, scope: Scope, body: bytes, gone: asyncio.Event, taken: AsyncExitStack) -> Response:
         status = 500
         headers: list[tuple[bytes, bytes]] = []
         parts: list[bytes] = []
@@ -68,5 +74,6 @@ class Dispatcher:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._app(scope, receive, send)
+        async with taken:
+            await self._app(scope, receive, send)
         return Response(status, headers, b"".join(parts))

@@ -23,7 +23,7 @@ from holdfast.gateway.auth.principal import CALLER
 from holdfast.gateway.bulkhead import Bulkhead
 from holdfast.gateway.dapr_api import grpc_errors, grpc_invocation
 from holdfast.gateway.dapr_api.api_errors import ApiError, fault
-from holdfast.gateway.dapr_api.dispatch import Dispatcher
+from holdfast.gateway.dapr_api.dispatch import TAKEN, Dispatcher
 from holdfast.gateway.dapr_api.grpc_answers import Answers, Reply
 from holdfast.gateway.dapr_api.grpc_calls import GrpcCalls
 from holdfast.gateway.dapr_api.grpc_errors import CallFailed
@@ -154,7 +154,7 @@ class GrpcServer:
                 message = await self._received(context)
                 if len(message) > _LARGE:
                     await self._make_room(taken, caller.tenant, len(message))
-            answer, metadata = await self._carried_out(path, name, scope, message, context)
+            answer, metadata = await self._carried_out(path, name, {**scope, TAKEN: taken}, message, context)
         return Reply(answer.SerializeToString(), metadata, caller.tenant)
 
     def _identified(self, scope: Scope, *, invoked: bool) -> Caller:
