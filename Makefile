@@ -1,7 +1,7 @@
 # Needs Python 3.11 or later and make; everything else is found or made by the targets themselves.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench soak setup lock
+.PHONY: help run test check docs bench soak setup lock
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +21,7 @@ help:
 	@echo 'make run    start the server with a small example shop on http://127.0.0.1:8080'
 	@echo 'make test   get what is missing, check the code, run all tests'
 	@echo 'make check  format, lint and types only'
+	@echo 'make docs   the documentation site, in dist/docs'
 	@echo 'make bench  the benchmarks, as a table of ratios'
 	@echo 'make soak   a million random operations, with faults and crashes'
 	@echo 'make lock   lock the newest versions of all dependencies in deploy/requirements/'
@@ -35,6 +36,10 @@ check: $(VENV)/.installed-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+docs: $(VENV)/.installed-dev
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs --doctree-dir $(VENV)/doctrees . dist/docs
+	@echo 'The documentation is in dist/docs/index.html.'
 
 bench: setup $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks

@@ -1,0 +1,34 @@
+"""The documentation site: Sphinx with MyST and the theme Furo. ``make docs`` builds it.
+
+The source folder of the site is the root of the checkout, so that links between documents are the same files here and
+in the repository.
+"""
+
+from __future__ import annotations
+
+from holdfast import __version__
+
+project = "Holdfast"
+author = "The Holdfast authors"
+version = release = __version__
+
+extensions = ["myst_parser"]
+root_doc = "docs/index"
+include_patterns = ["docs/**", "*.md", "benchmarks/README.md", "deploy/README.md", "tilt/README.md"]
+# Folders that have no documents are not walked through.
+exclude_patterns = [
+    *("**/.*", ".*", "**/__pycache__", "AGENTS.md", "actors", "components", "deploy/*/**", "dist", "examples"),
+    *("holdfast-data", "benchmarks/results", "node_modules", "tests"),
+]
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = f"Holdfast {release}"
+# Nothing of the site is loaded from elsewhere: it also works from a folder, without a network.
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+# Summaries of search results would be fetched, which browsers refuse to pages of a folder.
+html_show_search_summary = False
+html_additional_pages = {"index": "redirect.html"}
+templates_path = ["templates"]
