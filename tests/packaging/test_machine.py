@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import tomllib
 from configparser import RawConfigParser
 from pathlib import Path
 from typing import Any
@@ -138,5 +139,5 @@ def test_the_image_has_the_labels_that_tools_read() -> None:
     prefix = "org.opencontainers.image."
     assert {key.removeprefix(prefix) for key in found} == {"title", "description", "licenses", "version", "revision"}
     assert found[f"{prefix}version"] == holdfast.__version__
-    assert 'license = "MIT"' in (ROOT / "pyproject.toml").read_text("utf-8")
-    assert found[f"{prefix}licenses"] == "MIT"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert found[f"{prefix}licenses"] == project["license"]
