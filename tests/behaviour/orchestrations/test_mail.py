@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.orchestration.core.limits import DEFAULT_LIMITS
 from tests.behaviour.stacks import on_every_stack
 from tests.support.runs import Run, accepted, delivered
 from tests.support.waiting import eventually
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 LETTERS = 600
 PADDING = "x" * 200
+#: A letter of almost a mebibyte, and how many of them an instance may leave unread.
+LONG = "x" * (2**20 - 100)
+FIT = DEFAULT_LIMITS.unread_bytes // 2**20
 
 
 @on_every_stack
@@ -55,3 +59,28 @@ async def test_a_backlog_of_mail_is_received_in_order(server: Server) -> None:
         return len(kept) < 15
 
     await eventually(swept)
+
+
+@on_every_stack
+async def test_mail_beyond_the_limit_is_refused_and_what_was_accepted_is_received(server: Server) -> None:
+    run = await Run(server).begin("counting", 0)
+    accepted(await run.tell("suspend"))
+    for number in range(FIT):
+        delivered(await run.raise_event("letters", [number, LONG], event_id=str(number)))
+    refused = await run.raise_event("letters", [FIT, LONG], event_id=str(FIT))
+    assert (refused.status, refused.body["error_code"]) == (429, "CAPACITY")
+    assert refused.headers["Retry-After"] == "1"
+    started = await run.start("counting", 0, event={"name": "letters", "data": [FIT, LONG]})
+    assert (started.status, started.body["error_code"]) == (429, "CAPACITY")
+    # A repeat of an event that was accepted is answered as the first was.
+    delivered(await run.raise_event("letters", [0, LONG], event_id="0"))
+    accepted(await run.tell("resume"))
+
+    async def is_read() -> bool:
+        answer = await run.raise_event("letters", [FIT, LONG], event_id=str(FIT))
+        assert answer.status in (202, 429), answer.text
+        return answer.status == 202
+
+    await eventually(is_read)
+    delivered(await run.raise_event("letters", "end"))
+    assert await run.output() == FIT + 1

@@ -318,7 +318,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
         self._reply_subscribers.notify(waiting_for(self.id.id), replied)
         self._run_background(state, news)
         self.postpone_wake()
-        self._cache.used(self, state.input_size)
+        self._cache.used(self, state.payload_size)
         return replies
 
     def _is_full(self, state: LoadedInstance, method: str) -> bool:

@@ -1,7 +1,7 @@
 """Keeps the most recently used instances in memory between their turns, and evicts the others.
 
 An evicted instance releases its state and its code; both are restored from the store when needed. The memory of a
-process therefore depends on its activity, not on the number of waiting instances, nor on the size of their inputs.
+process therefore depends on its activity, not on the number of waiting instances, nor on the size of their inputs and mail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_CACHED_INSTANCES = 2000
-#: The most bytes of inputs of the instances in memory. As objects they take about as much again.
+#: The most bytes of inputs and unread mail of the instances in memory. As objects they take about as much again.
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 # How many of the least recently used instances are considered for eviction at each use.
 _CONSIDERED = 4
@@ -62,7 +62,7 @@ class InstanceCache:
         return known
 
     def used(self, instance: Evictable, size: int = 0) -> None:
-        """Notes that an instance was used, and how large its input is."""
+        """Notes that an instance was used, and the bytes of its input and its unread mail."""
         mark = weakref.ref(instance)
         self._drop(mark)
         self._sizes[mark] = size

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
+from holdfast.errors import Capacity, HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
 from holdfast.kinds import ENDING
 from holdfast.logs import about, code_fields, counted
 from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
+from holdfast.orchestration.actor.inbox_mail import InboxMail
 from holdfast.orchestration.actor.open_requests import open_requests
 from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
@@ -89,6 +90,8 @@ class LoadedInstance:
         self._answered: set[tuple[int, int]] | None = None
         #: The requests in its inbox, and if it is BLOCKED those that its history leaves open.
         self._requested: set[str] | None = None
+        #: The events and requests in its inbox.
+        self._inbox_mail: InboxMail | None = None
         #: Requests that were answered in this turn.
         self.answered: list[str] = []
         #: The incarnation whose start was counted, and whether its end was.
@@ -109,10 +112,11 @@ class LoadedInstance:
         return bool(self.record.outbox) or self.needs_indexing
 
     @property
-    def input_size(self) -> int:
-        """The size of the input in memory."""
-        started = None if self._instance is None else self._instance.started
-        return 0 if started is None else len(started.input or "")
+    def payload_size(self) -> int:
+        """The size of the input and of the unread mail in memory."""
+        if self._instance is None or self._instance.started is None:
+            return 0
+        return len(self._instance.started.input or "") + self._instance.unread_bytes
 
     @property
     def settled(self) -> bool:
@@ -229,7 +233,8 @@ class LoadedInstance:
         with suppress(TurnFull):
             while taken < len(messages) and self.record.unsaved_bytes < TURN_BYTES and await self._begun():
                 message, blocking = messages[taken], self.record.blocking
-                replies = [] if blocking.is_overruled(message) else self._deliver([message], fire_timers=False)
+                overruled = blocking.is_overruled(message)
+                replies = [] if overruled else self._deliver([message], fire_timers=False, acknowledged=True)
                 if replies is None:
                     break
                 blocking.delivered(message)
@@ -254,7 +259,9 @@ class LoadedInstance:
                 self.record.unsaved_bytes += self.record.replies.add(message.request_id, refusal)
                 self.answered.append(message.request_id)
 
-    def _deliver(self, messages: Sequence[Message], *, fire_timers: bool = True) -> list[Reply] | None:
+    def _deliver(
+        self, messages: Sequence[Message], *, fire_timers: bool = True, acknowledged: bool = False
+    ) -> list[Reply] | None:
         """Delivers messages and returns the replies; None when the code does not fit and the instance is BLOCKED."""
         instance = self._instance
         assert instance is not None
@@ -266,7 +273,7 @@ class LoadedInstance:
         }
         try:
             with code_fields(self.about):
-                delivery = instance.deliver(messages, now, fire_timers=fire_timers)
+                delivery = instance.deliver(messages, now, fire_timers=fire_timers, acknowledged=acknowledged)
         except Blocked as blocked:
             self._block(blocked)
             return None
@@ -368,8 +375,26 @@ class LoadedInstance:
                     return Verdict.DUPLICATE
                 message = replace(message, acknowledged=True)
             await check_arrival(turn, self.record, self._registry, message)
+            if not await self._has_room(turn, message):
+                return Verdict.DUPLICATE
             self._keep(message)
         return Verdict.RECORDED
+
+    async def _has_room(self, turn: Turn, message: Message) -> bool:
+        """Returns False for an event without room that repeats an earlier one. Raises Capacity for any other."""
+        if not isinstance(message, RaiseEvent | MakeRequest):
+            return True
+        inbox = self.record.blocking.inbox
+        if self._inbox_mail is None or inbox.empty:
+            self._inbox_mail = InboxMail(await turn.drive(inbox.all()))
+        try:
+            self._inbox_mail.check_room(self.record.instance_id, message)
+        except Capacity:
+            event_id = message.event_id if isinstance(message, RaiseEvent) else None
+            if self._inbox_mail.has_event(event_id) or await self._was_raised(turn, event_id):
+                return False
+            raise
+        return True
 
     async def has_request(self, turn: Turn, request_id: str) -> bool:
         """Returns whether a request was received and has no reply yet."""
@@ -384,7 +409,7 @@ class LoadedInstance:
         """Returns whether an event with this reply reached a mailbox, or code that waits for it."""
         if isinstance(reply, HoldfastError) or reply is Verdict.NO_SUBSCRIBER:
             return False
-        if reply is Verdict.RECORDED and not self.record.blocking.inbox.empty:
+        if not self.record.ended and not self.record.blocking.inbox.empty:
             # It is in the inbox. Whether code will wait for it when it is delivered is not known yet.
             return await is_mailbox(turn, self.record, self._registry, event.name)
         return True
@@ -402,6 +427,8 @@ class LoadedInstance:
     def _keep(self, message: Message) -> None:
         """Adds a message to the inbox, to be delivered after the earlier ones when the code fits."""
         self.record.unsaved_bytes += self.record.blocking.keep(message)
+        if self._inbox_mail is not None:
+            self._inbox_mail.add(message)
         if self._answered is not None and isinstance(message, Outcome):
             self._answered.add((message.execution_id, message.scheduled_seq))
         if self._requested is not None and isinstance(message, MakeRequest):

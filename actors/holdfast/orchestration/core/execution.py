@@ -443,9 +443,13 @@ class Execution:
         if isinstance(event, history.EventRaised):
             if event.event_id is not None:
                 self.event_ids.add(event.event_id)
-            return None if event.scheduled_seq is None else self.commands.answered(event)
+            if event.scheduled_seq is not None:
+                return self.commands.answered(event)
+            self.mailboxes.unread.add(event.data)
+            return None
         if isinstance(event, history.RequestReceived):
             self.requests.received(event.request_id)
+            self.mailboxes.unread.add(event.data)
         return self.commands.answered(event) if hasattr(event, "scheduled_seq") else None
 
     def _step(self, answers: list[tuple[Event, Any]]) -> None:

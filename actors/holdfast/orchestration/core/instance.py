@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.errors import (
+    Capacity,
     HoldfastError,
     InvalidRequest,
     NeverYields,
@@ -326,10 +327,18 @@ class Instance:
         # Otherwise the garbage collector would run the clean-up of the coroutines outside their loop.
         self.close()
 
-    def deliver(self, messages: Iterable[Message], now: float, *, fire_timers: bool = True) -> TurnResult:
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes of the unread mail in memory."""
+        return 0 if self._execution is None else self._execution.mailboxes.unread.bytes
+
+    def deliver(
+        self, messages: Iterable[Message], now: float, *, fire_timers: bool = True, acknowledged: bool = False
+    ) -> TurnResult:
         """Fires the timers that are due, then processes the messages in order.
 
         Without ``fire_timers`` timers wait for a later delivery, because the messages arrived before they were due.
+        With ``acknowledged`` mail is not refused for lack of room, because its senders were told that it is saved.
         Raises Blocked when the code cannot continue; then no change of the delivery may be saved.
         """
         # Timestamps of the history never decrease, even when the clock is set back. Timers follow the clock.
@@ -347,7 +356,7 @@ class Instance:
                 self._collect(delivery, self._latest)
             for message in messages:
                 assert self.begun, "messages wait until all executions that can go on have done so"
-                reply = self._take(message, self._latest)
+                reply = self._take(message, self._latest, acknowledged=acknowledged)
                 self._collect(delivery, self._latest)
                 if isinstance(message, Start) and message.event is not None and reply is Verdict.RECORDED:
                     reply = self._raise_at_start(delivery, message.event)
@@ -371,7 +380,7 @@ class Instance:
         ids, self._old_event_ids = self._old_event_ids, []
         return ids
 
-    def _take(self, message: Message, now: float) -> Reply:
+    def _take(self, message: Message, now: float, *, acknowledged: bool = False) -> Reply:
         try:
             if isinstance(message, Start):
                 return self._start(message, now)
@@ -382,11 +391,11 @@ class Instance:
             if self._execution is None or self.ending is not None:
                 raise OrchestrationEnded(f"The orchestration {self.instance_id} has ended.")
             if isinstance(message, RaiseEvent):
-                return self._raise_event(self._execution, message, now)
+                return self._raise_event(self._execution, message, now, acknowledged)
             if isinstance(message, MakeRequest):
-                return self._request(self._execution, message, now)
+                return self._request(self._execution, message, now, acknowledged)
             return self._control(self._execution, message, now)
-        except (InvalidRequest, NotFound, OrchestrationEnded) as refusal:
+        except (Capacity, InvalidRequest, NotFound, OrchestrationEnded) as refusal:
             return refusal
 
     def _start(self, message: Start, now: float) -> Reply:
@@ -442,7 +451,7 @@ class Instance:
             execution.happen(now, completed, scheduled_seq=message.scheduled_seq, result=result)
         return Verdict.RECORDED
 
-    def _raise_event(self, execution: Execution, message: RaiseEvent, now: float) -> Reply:
+    def _raise_event(self, execution: Execution, message: RaiseEvent, now: float, acknowledged: bool) -> Reply:
         if message.event_id is not None and message.event_id in execution.event_ids:
             return Verdict.DUPLICATE
         scheduled_seq = None
@@ -458,6 +467,8 @@ class Instance:
             scheduled_seq = subscription.event.seq
         else:
             execution.definition.mailboxes.check(message.name, message.data)
+            if not acknowledged:
+                execution.mailboxes.unread.check_room(self.instance_id, message.data, self._limits)
         execution.happen(
             now,
             history.EventRaised,
@@ -468,7 +479,7 @@ class Instance:
         )
         return Verdict.RECORDED
 
-    def _request(self, execution: Execution, message: MakeRequest, now: float) -> Reply:
+    def _request(self, execution: Execution, message: MakeRequest, now: float, acknowledged: bool) -> Reply:
         if message.request_id in execution.requests or message.request_id in self._answered:
             return Verdict.DUPLICATE
         if not execution.requests.declares(message.name):
@@ -476,6 +487,8 @@ class Instance:
                 raise undeclared_box(request_box(message.name))
             raise NotFound(f"The orchestration {execution.definition.name} has no request {message.name}.")
         execution.definition.requests.check(message.name, message.data)
+        if not acknowledged:
+            execution.mailboxes.unread.check_room(self.instance_id, message.data, self._limits)
         execution.happen(
             now, history.RequestReceived, name=message.name, request_id=message.request_id, data=message.data
         )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.orchestration.core.blocking_errors import undeclared_box
 from holdfast.orchestration.core.box_keys import is_returned, request_box, requested
+from holdfast.orchestration.core.unread import Unread
 from holdfast.orchestration.core.waiting import MAX_WAITING, Waiting
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Mailboxes:
         last: int = 0,
         received: Mapping[str, int] | None = None,
         waiting: Mapping[str, deque[Mail]] | None = None,
+        unread: Unread | None = None,
     ) -> None:
         self._names = frozenset(names)
         #: The number of the last mail.
@@ -69,6 +71,8 @@ class Mailboxes:
         # Sorted, so that the behaviour of the code does not depend on the order of a set.
         self._boxes = {name: _Mailbox(deque()) for name in sorted(self._names)}
         self._boxes |= {name: _Mailbox(mail) for name, mail in (waiting or {}).items()}
+        waiting_mail = (mail.data for box in self._boxes.values() for mail in box.waiting)
+        self.unread = Unread.of(waiting_mail) if unread is None else unread
         #: The calls of the code that wait for mail: the mailbox, and since when.
         self._readers: dict[object, tuple[str, float]] = {}
         #: Whether this execution has received anything that no earlier execution has received.
@@ -106,6 +110,8 @@ class Mailboxes:
         finally:
             del self._readers[reader]
         self.received[mailbox] = mail.number
+        if mail.request_id is None:
+            self.unread.remove(mail.data)
         self.has_received = self.has_received or not is_returned(mailbox)
         return mail
 
@@ -151,7 +157,8 @@ class Mailboxes:
         waiting = {name: box.waiting for name, box in self._boxes.items()}
         for mailbox, data, request_id in late:
             waiting.setdefault(mailbox, deque()).append(self._add(mailbox, data, request_id))
-        following = Mailboxes(names, self.last, self.received, {name: mail for name, mail in waiting.items() if mail})
+        waiting = {name: mail for name, mail in waiting.items() if mail}
+        following = Mailboxes(names, self.last, self.received, waiting, self.unread)
         return following, self.take_fresh(0)
 
     def take_fresh(self, above: int) -> list[Mail]:

@@ -103,7 +103,7 @@ class Requests:
     def answer(self, commands: Commands, name: str, request_id: str, **answer: Any) -> None:
         """Records the answer to a request that the code has taken."""
         commands.ask(None, RequestAnswered, name=name, request_id=request_id, **answer)
-        del self._taken[request_id]
+        self._mailboxes.unread.remove(self._taken.pop(request_id).data)
         self._open.remove(request_id)
 
     def returned(self) -> list[tuple[str, Json, str | None]]:
