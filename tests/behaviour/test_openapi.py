@@ -15,6 +15,8 @@ from tests.support.rest import Queue
 from tests.support.runs import start
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.rest import Server
 
 SEED = 20260228
@@ -100,6 +102,25 @@ async def test_every_call_is_described_with_an_example_of_each_answer(server: Se
             "INVALID_REQUEST",
             "INVALID_LOCK_ID",
         }
+
+
+@on_every_stack
+async def test_every_reference_leads_somewhere(server: Server) -> None:
+    document = (await server.request("GET", "/openapi.json")).ok()
+    references = set(_references(document))
+    assert len(references) > 20
+    for reference in references:
+        found = document
+        for key in reference.removeprefix("#/").split("/"):
+            assert key in found, reference
+            found = found[key]
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+    for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _references(entry)
 
 
 def _codes(operation: Any, status: str) -> set[str]:

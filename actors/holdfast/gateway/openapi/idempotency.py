@@ -8,7 +8,7 @@ from typing import Any
 from holdfast import errors
 from holdfast.gateway.openapi.queues import document as any_document
 from holdfast.gateway.openapi.queues import sent_without
-from holdfast.gateway.openapi.schemas import Answer
+from holdfast.gateway.openapi.schemas import Answer, inlined
 from holdfast.idempotency import requests
 
 document = partial(any_document, tag="idempotency")
@@ -57,7 +57,7 @@ COMMIT = document(
     SuccessAnswer,
     {"success": True},
     errors.LeaseLost,
-    body=requests.Commit.model_json_schema(),
+    body=inlined(requests.Commit),
     sent={"owner": "worker-3", "result": {"invoice": 17}},
 )
 FAIL = document(
@@ -65,7 +65,7 @@ FAIL = document(
     SuccessAnswer,
     {"success": True},
     errors.LeaseLost,
-    body=requests.Fail.model_json_schema(),
+    body=inlined(requests.Fail),
     sent={"owner": "worker-3", "error": "no connection"},
 )
 RENEW = document(
@@ -73,7 +73,7 @@ RENEW = document(
     RenewAnswer,
     {"success": True} | _LEASE,
     errors.LeaseLost,
-    body=requests.Renew.model_json_schema(),
+    body=inlined(requests.Renew),
     sent={"owner": "worker-3", "lease_seconds": 30},
 )
 GET = document(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.gateway.openapi.orchestrations import Document, WaitingShown, document
-from holdfast.gateway.openapi.schemas import Answer
+from holdfast.gateway.openapi.schemas import Answer, inlined
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -71,6 +71,6 @@ def bulk(body: type[BaseModel]) -> Document:
         "Act on all instances that match a filter",
         BulkAnswer,
         {"matched": 3, "done": 2, "failed": ["order-17"]},
-        body=body.model_json_schema(),
+        body=inlined(body),
         sent=sent,
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from holdfast import errors
 from holdfast.gateway.openapi.queues import document as any_document
-from holdfast.gateway.openapi.schemas import Answer
+from holdfast.gateway.openapi.schemas import Answer, inlined
 from holdfast.orchestration.api import requests
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _accepted(summary: str, body: type[BaseModel] | None, sent: Any) -> Document
         SuccessAnswer,
         _SUCCESS,
         *_ENDED,
-        body={"type": "object", "additionalProperties": False} if body is None else body.model_json_schema(),
+        body={"type": "object", "additionalProperties": False} if body is None else inlined(body),
         sent=sent,
         required=False,
         status=202,
@@ -282,13 +282,13 @@ AWAITED = document(
     "Ask whether an instance still awaits an activity; for workers",
     AwaitedAnswer,
     {"success": True, "awaited": True},
-    body=requests.AwaitedRequest.model_json_schema(),
+    body=inlined(requests.AwaitedRequest),
     sent={"execution_id": 1, "scheduled_seq": 2},
 )
 HEARTBEAT = document(
     "Save the heartbeat of a running activity; for workers",
     HeartbeatAnswer,
     {"success": True, "awaited": True},
-    body=requests.HeartbeatRequest.model_json_schema(),
+    body=inlined(requests.HeartbeatRequest),
     sent={"execution_id": 1, "scheduled_seq": 2, "details": '{"done": 120}'},
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import errors
 from holdfast.gateway.openapi import schemas
+from holdfast.gateway.openapi.schemas import inlined
 from holdfast.pushpop.api import requests
 from holdfast.pushpop.api.config import QueueConfig
 
@@ -109,7 +110,7 @@ def _described(description: str, model: type[BaseModel], examples: dict[str, Any
 
 def _parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
     parameters = []
-    for name, schema in query.model_json_schema()["properties"].items():
+    for name, schema in inlined(query)["properties"].items():
         parameter = {"name": name, "in": "query", "required": False, "schema": schema}
         if "description" in schema:
             parameter["description"] = schema["description"]
@@ -119,7 +120,7 @@ def _parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
 
 def sent_without(model: type[BaseModel], *others: str) -> dict[str, Any]:
     """Returns the schema of a body without fields that come from the path or from the gateway itself."""
-    schema = model.model_json_schema()
+    schema = inlined(model)
     schema["properties"] = {name: field for name, field in schema["properties"].items() if name not in others}
     if "required" in schema:
         schema["required"] = [name for name in schema["required"] if name not in others]
@@ -128,7 +129,7 @@ def sent_without(model: type[BaseModel], *others: str) -> dict[str, Any]:
 
 _LOCK_ID = {"lock_id": "kX3vQ1b2c4E"}
 
-_PUSH_ITEM = requests.PushItem.model_json_schema()
+_PUSH_ITEM = inlined(requests.PushItem)
 _PUSH_MANY = {
     "type": "object",
     "required": ["items"],
@@ -157,7 +158,7 @@ ACKNOWLEDGE = document(
     schemas.LockAnswer,
     _acknowledged("acknowledged"),
     *_LOCK_ERRORS,
-    body=requests.Acknowledge.model_json_schema(),
+    body=inlined(requests.Acknowledge),
     sent=_LOCK_ID,
 )
 ABANDON = document(
@@ -165,7 +166,7 @@ ABANDON = document(
     schemas.LockAnswer,
     _acknowledged("abandoned"),
     *_LOCK_ERRORS,
-    body={"anyOf": [requests.Abandon.model_json_schema(), requests.AbandonOwned.model_json_schema()]},
+    body={"anyOf": [inlined(requests.Abandon), inlined(requests.AbandonOwned)]},
     sent=_LOCK_ID,
 )
 EXTEND_LOCK = document(
@@ -173,7 +174,7 @@ EXTEND_LOCK = document(
     schemas.ExtendAnswer,
     {"success": True, "lock_expires_at": 1709139275.0},
     *_LOCK_ERRORS,
-    body=requests.ExtendLock.model_json_schema(),
+    body=inlined(requests.ExtendLock),
     sent=_LOCK_ID | {"additional_ttl_seconds": 30},
 )
 DEAD_LETTER = document(
@@ -181,7 +182,7 @@ DEAD_LETTER = document(
     schemas.LockAnswer,
     _acknowledged("dead-lettered"),
     *_LOCK_ERRORS,
-    body=requests.DeadLetter.model_json_schema(),
+    body=inlined(requests.DeadLetter),
     sent=_LOCK_ID | {"reason": "not an order"},
 )
 COMPLETE = document(
@@ -190,7 +191,7 @@ COMPLETE = document(
     {"success": True, "completed": 2, "ignored": 0},
     errors.NotLeased,
     errors.PartitionUnavailable,
-    body=requests.Complete.model_json_schema(),
+    body=inlined(requests.Complete),
     sent={"ids": ["0-0-0-0", "3-0-0-7"]},
 )
 STATS = document("Get the statistics of a queue", schemas.StatsAnswer, _STATS)
@@ -250,7 +251,7 @@ SET_CONFIG = document(
     QueueConfig,
     QueueConfig().model_dump(),
     errors.Capacity,
-    body=QueueConfig.model_json_schema(),
+    body=inlined(QueueConfig),
     sent={"max_deliveries": 5, "partitions": 4},
 )
 WORK = document(

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from holdfast import errors
 from holdfast.gateway.openapi.queues import document as any_document
-from holdfast.gateway.openapi.schemas import Answer
+from holdfast.gateway.openapi.schemas import Answer, inlined
 from holdfast.schedules.api import requests
 from holdfast.schedules.core.schedule import Overlap  # noqa: TC001 (pydantic looks it up)
 
@@ -101,7 +101,7 @@ PUT = document(
     ScheduleAnswer,
     _EXAMPLE,
     errors.NotFound,
-    body=requests.Put.model_json_schema(),
+    body=inlined(requests.Put),
     sent={"orchestration": "report", "cron": "0 6 * * *", "timezone": "Europe/Berlin", "input": {"format": "pdf"}},
 )
 GET = document("Get a schedule, its next ticks and its last ones", ScheduleAnswer, _EXAMPLE, errors.NotFound)
@@ -122,7 +122,7 @@ BACKFILL = document(
     _DONE | {"ticks": 31},
     errors.NotFound,
     errors.Capacity,
-    body=requests.Backfill.model_json_schema(),
+    body=inlined(requests.Backfill),
     sent={"from": "2026-10-01T00:00:00Z", "to": "2026-11-01T00:00:00Z"},
     status=202,
 )

@@ -9,6 +9,25 @@ from pydantic import BaseModel, ConfigDict
 from holdfast.pushpop.api.config import QueueConfig  # noqa: TC001 (pydantic looks it up)
 
 
+def inlined(model: type[BaseModel]) -> dict[str, Any]:
+    """Returns the schema of a model with the definitions in place of the references to them.
+
+    For schemas of bodies and parameters: a reference ``#/$defs/…`` in them would start at the whole document.
+    """
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, dict):
+            named = definitions.get(str(value.get("$ref", "")).removeprefix("#/$defs/"))
+            own = {key: resolve(entry) for key, entry in value.items() if named is None or key != "$ref"}
+            return own if named is None else resolve(named) | own
+        return [resolve(entry) for entry in value] if isinstance(value, list) else value
+
+    resolved: dict[str, Any] = resolve(schema)
+    return resolved
+
+
 class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
