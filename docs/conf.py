@@ -6,13 +6,18 @@ in the repository.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from holdfast import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "Holdfast"
 author = "The Holdfast authors"
 version = release = __version__
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "generators"]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "*.md", "benchmarks/README.md", "deploy/README.md", "tilt/README.md"]
 # Folders that have no documents are not walked through.
@@ -21,6 +26,15 @@ exclude_patterns = [
     *("holdfast-data", "benchmarks/results", "node_modules", "tests"),
 ]
 myst_heading_anchors = 4
+# Text keeps its quotation marks, and options their two hyphens.
+smartquotes = False
+
+# In a signature, `type` is Python's, and not one of the attributes of that name.
+suppress_warnings = ["ref.python"]
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "undoc-members": True}
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
 
 html_theme = "furo"
 html_title = f"Holdfast {release}"

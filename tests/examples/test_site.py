@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import html
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from playwright.async_api import expect
 
+import holdfast
+import holdfast.client
+from holdfast import errors
+from holdfast.cli.main import cli
 from tests.support.browser import chromium
 from tests.support.checkout import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: Sphinx in a process that cannot connect to anything.
@@ -76,6 +83,61 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     styles = "\n".join(style.read_text("utf-8") for style in site.rglob("*.css"))
     elsewhere += re.findall(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]+)""", styles)
     assert elsewhere == []
+
+
+def text_of(page: Path) -> str:
+    """Returns the text of a page as a reader sees it."""
+    article = page.read_text("utf-8").partition("<article")[2].partition("</article>")[0]
+    return html.unescape(re.sub(r"<[^>]+>", "", article))
+
+
+def test_the_reference_has_every_error_command_and_call(site: Path) -> None:
+    reference = site / "docs" / "reference"
+    missing = {found.code for found in subclasses(errors.HoldfastError)} - words(reference / "errors.html")
+    assert missing == set()
+    assert {"holdfast orchestration bulk rerun", "holdfast queue push"} <= set(commands(cli, "holdfast"))
+    shown = text_of(reference / "commands.html")
+    assert [name for name in commands(cli, "holdfast") if f"{name} [OPTIONS]" not in shown] == []
+    shown = text_of(reference / "rest.html")
+    assert [
+        call for call in ("POST /queue/{queue}/push", "GET /definitions", "GET /metrics") if call not in shown
+    ] == []
+    assert {"HOLDFAST_GRPC_PORT", "max_bytes", "retry_delay_factor"} <= words(reference / "configuration.html")
+
+
+def test_the_reference_has_the_metrics_that_are_documented(site: Path) -> None:
+    explained = re.findall(r"^\| `(holdfast_\w+)`", (ROOT / "docs/metrics.md").read_text("utf-8"), re.MULTILINE)
+    shown = {word for word in words(site / "docs/reference/metrics.html") if word.startswith("holdfast_")}
+    assert shown == set(explained)
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    page = (site / "docs/reference/python.html").read_text("utf-8")
+    explained = set(re.findall(r'id="([\w.]+)"', page))
+    public = {f"{module.__name__}.{name}" for module in (holdfast, holdfast.client) for name in module.__all__}
+    assert public - explained == {"holdfast.__version__", "holdfast.client.Client"}
+
+
+def words(page: Path) -> set[str]:
+    return set(re.findall(r"\w+", text_of(page)))
+
+
+def subclasses(found: type[errors.HoldfastError]) -> Iterator[type[errors.HoldfastError]]:
+    yield found
+    for child in found.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from subclasses(child)
+
+
+def commands(group: click.Group, prefix: str) -> Iterator[str]:
+    """Yields the commands that are not groups."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}"
 
 
 @pytest.mark.xdist_group("browser")
