@@ -228,7 +228,8 @@ async def test_a_server_stops_while_workers_and_consumers_wait(serve: Callable[.
 
             async def waiting() -> bool:
                 async with aiohttp.ClientSession() as session, session.get(f"{server.url}/metrics") as response:
-                    return "holdfast_long_polls_waiting 2.0" in await response.text()
+                    # Those of the worker for its two queues, and that of the consumer.
+                    return "holdfast_long_polls_waiting 3.0" in await response.text()
 
             await eventually(waiting, what="the worker and the consumer wait")
             async with asyncio.timeout(8):

@@ -318,7 +318,11 @@ async def test_a_tenants_orchestration_survives_the_process(server: Server) -> N
     await server.stack.start_app()
     for run in runs:
         assert await run.output() == "held"
-    assert await listed(us, "orchestrations", "instance_id") == [server.name]
+
+    async def listed_again() -> bool:
+        return await listed(us, "orchestrations", "instance_id") == [server.name]
+
+    await eventually(listed_again, what="the index lists what ran when the process was killed")
 
 
 async def _began(run: Run) -> bool:
