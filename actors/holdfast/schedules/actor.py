@@ -130,17 +130,28 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
         return await self._change(change)
 
     async def ConfirmCalls(self, data: Answer) -> Answer:
-        made = {int(number): error for number, error in requests.ConfirmCalls.parse(data).made.items()}
-        return await self._change(lambda schedule, now: schedule.made(made))
+        request = requests.ConfirmCalls.parse(data)
+        made = {int(number): error for number, error in request.made.items()}
 
-    async def ConfirmIndexed(self) -> Answer:
+        def change(schedule: Schedule, now: float) -> None:
+            # Otherwise they are calls of a deleted schedule of this name, whose numbers are in use again.
+            if request.created_at == schedule.created_at:
+                schedule.made(made)
+
+        return await self._change(change)
+
+    async def ConfirmIndexed(self, data: Answer) -> Answer:
+        listed = requests.ConfirmIndexed.parse(data).listed
         async with self.work.turn() as turn:
             schedule = await self._load(turn)
-            if schedule is not None and schedule.deleted:
+            # If it was deleted or made meanwhile, the index is called once more.
+            if schedule is None or listed is schedule.deleted:
+                return {"success": True}
+            if schedule.deleted:
                 turn.delete(SCHEDULE)
                 turn.delete(CALLS)
                 turn.wake_at(None)
-            elif schedule is not None:
+            else:
                 schedule.indexed = True
                 self._store(turn, schedule)
         return {"success": True}
@@ -260,7 +271,7 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
                     failure = error
                     break
             if made:
-                await self._call_myself("ConfirmCalls", {"made": made})
+                await self._call_myself("ConfirmCalls", {"created_at": schedule.created_at, "made": made})
             if failure is not None:
                 raise failure
 
@@ -294,7 +305,7 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
             return
         method = "Remove" if schedule.deleted else "Add"
         await self.host.invoke_method(SCHEDULE_INDEX_TYPE, index_of(self._tenant), method, dump(self._name))
-        await self._call_myself("ConfirmIndexed", None)
+        await self._call_myself("ConfirmIndexed", {"listed": not schedule.deleted})
 
     async def _call(self, instance_id: str, method: str, data: Any) -> Answer:
         batcher = CallBatcher.of(self.host, ORCHESTRATION_TYPE)

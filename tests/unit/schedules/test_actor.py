@@ -175,6 +175,78 @@ async def test_a_deleted_schedule_is_gone_from_the_list_and_starts_nothing(stage
     assert len(begun) == 1
 
 
+def held_back(stage: Stage, actor_type: str) -> asyncio.Event:
+    """Makes calls to this type of actors wait for the returned event."""
+    event, client = asyncio.Event(), stage.host.client
+    invoke = client.invoke_method
+
+    async def invoke_late(called_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
+        if called_type == actor_type:
+            await event.wait()
+        return await invoke(called_type, actor_id, method, data)
+
+    client.invoke_method = invoke_late  # type: ignore[method-assign]
+    return event
+
+
+@pytest.mark.parametrize("pause", [0.0, 5.0])
+def test_calls_of_a_deleted_schedule_do_not_count_as_those_of_the_next_one(pause: float) -> None:
+    """Its calls have the same numbers, also when nothing was left of the deleted one."""
+
+    @on_stage
+    async def test(stage: Stage) -> None:
+        await stage.put(every_seconds=86_400)
+        await asyncio.sleep(5)
+        calls = held_back(stage, ORCHESTRATION_TYPE)
+        await stage.ask("Trigger")
+        await asyncio.sleep(1)
+        await stage.ask("Delete")
+        await asyncio.sleep(pause)
+        await stage.put(every_seconds=86_400)
+        triggered = (await stage.ask("Trigger"))["instance_id"]
+        calls.set()
+        await asyncio.sleep(60)
+        assert begun[triggered] == 1
+
+    test()
+
+
+@on_stage
+async def test_a_schedule_that_is_deleted_while_it_is_being_listed_is_not_listed(stage: Stage) -> None:
+    calls = held_back(stage, SCHEDULE_INDEX_TYPE)
+    await stage.put()
+    await asyncio.sleep(1)
+    await stage.ask("Delete")
+    calls.set()
+    await asyncio.sleep(60)
+    assert await stage.listed() == []
+    assert (await stage.ask("Get"))["error_code"] == "NOT_FOUND"
+
+
+@on_stage
+async def test_a_schedule_that_is_made_while_its_predecessor_leaves_the_list_is_listed(stage: Stage) -> None:
+    await stage.put()
+    await asyncio.sleep(5)
+    calls = held_back(stage, SCHEDULE_INDEX_TYPE)
+    await stage.ask("Delete")
+    await asyncio.sleep(1)
+    await stage.put()
+    invoke = stage.host.client.invoke_method
+
+    async def invoke_then_crash(actor_type: str, actor_id: str, method: str, data: bytes | None = None) -> bytes:
+        answer = await invoke(actor_type, actor_id, method, data)
+        if method == "ConfirmIndexed":
+            stage.host.crash()
+        return answer
+
+    stage.host.client.invoke_method = invoke_then_crash  # type: ignore[method-assign]
+    calls.set()
+    await stage.host.crashed.wait()
+    await stage.restart()
+    await asyncio.sleep(60)
+    assert await stage.listed() == ["s"]
+
+
 @pytest.mark.parametrize(
     ("given", "code"),
     [

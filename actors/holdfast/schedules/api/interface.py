@@ -43,8 +43,8 @@ class ScheduleActorInterface(ActorInterface):
 
     @abstractmethod
     async def ConfirmCalls(self, data: dict[str, Any]) -> dict[str, Any]:
-        """``{made: {number: error or null}}``: these calls to instances were made."""
+        """``{created_at, made: {number: error or null}}``: these calls to instances of the schedule were made."""
 
     @abstractmethod
-    async def ConfirmIndexed(self) -> dict[str, Any]:
-        """The index has the schedule, or no longer has it if it is deleted."""
+    async def ConfirmIndexed(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{listed}``: the index has the schedule, or no longer has it."""

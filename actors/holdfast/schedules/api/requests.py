@@ -95,7 +95,13 @@ class Backfill(Request):
 
 
 class ConfirmCalls(Request):
+    #: When the schedule was made: calls of different schedules of one name have the same numbers.
+    created_at: float
     made: dict[Annotated[str, Field(pattern=r"^[0-9]{1,15}$")], str | None]
+
+
+class ConfirmIndexed(Request):
+    listed: bool
 
 
 class ListRequest(Request):

@@ -123,6 +123,7 @@ _SCHEMAS: dict[tuple[str, str], Schema] = {
     (SCHEDULE_TYPE, "Declare"): schedule_requests.Put.model_json_schema(),
     (SCHEDULE_TYPE, "Backfill"): schedule_requests.Backfill.model_json_schema(),
     (SCHEDULE_TYPE, "ConfirmCalls"): schedule_requests.ConfirmCalls.model_json_schema(),
+    (SCHEDULE_TYPE, "ConfirmIndexed"): schedule_requests.ConfirmIndexed.model_json_schema(),
     (SCHEDULE_INDEX_TYPE, "List"): schedule_requests.ListRequest.model_json_schema(),
     (INSTANCE_INDEX_TYPE, "Update"): index.NotesRequest.model_json_schema(),
     (INSTANCE_INDEX_TYPE, "Find"): index.FindRequest.model_json_schema(),
