@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +79,14 @@ async def waiting(ctx: Context) -> Any:
     return await ctx.event("go")
 
 
+#: How often the code of an instance began, by its id.
+begun: Counter[str] = Counter()
+
+
 @app.orchestration(retention_seconds=0.001)
 async def fleeting(ctx: Context) -> str:
+    if not ctx.is_replaying:
+        begun[ctx.instance_id] += 1
     return "done"
 
 
@@ -89,6 +96,12 @@ async def parent_of_fleeting(ctx: Context) -> Any:
     awaited = await ctx.sub(fleeting, instance_id="awaited")
     await ctx.event("go")
     return [detached, awaited]
+
+
+@app.orchestration
+async def parent_of_many_fleeting(ctx: Context, number: int) -> list[str]:
+    """Their starts are together too large for the parent's head."""
+    return await asyncio.gather(*(ctx.sub(fleeting, instance_id=f"child-{place}") for place in range(number)))
 
 
 class Stage(InstanceStage):
@@ -221,6 +234,34 @@ async def test_a_child_that_was_deleted_is_not_started_again_after_a_crash(stage
     await asyncio.sleep(60)
     assert (await stage.ask("parent", "Status"))["output"] == ["detached", "done"]
     assert not await stage.exists("detached")
+
+
+@pytest.mark.parametrize("saves_reminders", [False, True])
+def test_children_that_were_deleted_are_not_started_again_with_a_slow_one(saves_reminders: bool) -> None:
+    """The process ends while it is still starting the last of them, so their starts are still stored."""
+    number = 40
+
+    @on_simulated_host(lambda: Stage(saves_reminders=saves_reminders))
+    async def test(stage: Stage) -> None:
+        begun.clear()
+        invoke = stage.host.client.invoke_method
+
+        async def invoke_all_but_one(actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+            if actor_id == f"child-{number - 1}":
+                await asyncio.sleep(HOUR)
+            return await invoke(actor_type, actor_id, method, data)
+
+        stage.host.client.invoke_method = invoke_all_but_one  # type: ignore[method-assign]
+        await stage.begin("parent", "parent_of_many_fleeting", number)
+        await asyncio.sleep(30)
+        assert len(begun) == number - 1
+        assert not await stage.exists("child-0")
+        await stage.restart()
+        await asyncio.sleep(60)
+        assert (await stage.ask("parent", "Status"))["output"] == ["done"] * number
+        assert set(begun.values()) == {1}
+
+    test()
 
 
 @on_stage

@@ -604,6 +604,7 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 tenant=self._tenant,
                 restored=head is not None,
             )
+            await state.prepare_outbox(turn)
             self.work.derived["state"] = state
             turn.owes(self._next_deadline(state))
         return state

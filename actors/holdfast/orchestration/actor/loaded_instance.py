@@ -8,7 +8,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Capacity, HoldfastError, NotFound, OrchestrationEnded, Unavailable, UnknownOrchestration
+from holdfast.errors import (
+    Capacity,
+    HoldfastError,
+    NotFound,
+    OrchestrationEnded,
+    StorageBroken,
+    Unavailable,
+    UnknownOrchestration,
+)
 from holdfast.kinds import ENDING
 from holdfast.logs import about, code_fields, counted
 from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
@@ -85,7 +93,7 @@ class LoadedInstance:
         self._instance: Instance | None = None
         #: Whether a replay since it was loaded has found that its code does not fit.
         self._does_not_fit = False
-        #: For a BLOCKED instance: its calls without a recorded result, and the results in its inbox.
+        #: While its code is not in memory: its calls without a recorded result, and the results in its inbox.
         self._unanswered: set[int] | None = None
         self._answered: set[tuple[int, int]] | None = None
         #: The requests in its inbox, and if it is BLOCKED those that its history leaves open.
@@ -178,6 +186,7 @@ class LoadedInstance:
                 *(record.instance_id, counted(len(accepted), "call")),
                 *(accepted[0].seq, getattr(accepted[0], "name", "a timer")),
             )
+        self._unanswered = None
         if was_blocked:
             if not deliver:
                 record.blocking.go_on()
@@ -187,7 +196,7 @@ class LoadedInstance:
                 self._deliver([])
             if self._instance is not None:
                 self._does_not_fit = False
-                self._unanswered = self._requested = None
+                self._requested = None
         return self._instance
 
     def _block(self, blocked: Blocked) -> None:
@@ -465,16 +474,39 @@ class LoadedInstance:
         if instance is not None:
             waits = instance.waits_for_activity(execution_id, scheduled_seq)
         else:
-            if self._unanswered is None:
-                self._unanswered = {event.seq for event in unanswered(await turn.drive(self.record.history()))}
-            waits = execution_id == self.record.execution_id and scheduled_seq in self._unanswered
+            await self._read_unanswered(turn)
+            waits = self._is_unanswered(execution_id, scheduled_seq)
         if not waits or self.record.blocking.inbox.empty:
             return waits
+        await self._read_answered(turn)
+        return not self._is_answered(execution_id, scheduled_seq)
+
+    async def prepare_outbox(self, turn: Turn) -> None:
+        """Reads which children of a stored outbox have ended. They may be deleted, and would be started once more."""
+        if self.record.outbox.starts_children and not self.record.ended:
+            with suppress(StorageBroken):  # raised again where the code is needed
+                await self._read_unanswered(turn)
+                await self._read_answered(turn)
+
+    async def _read_unanswered(self, turn: Turn) -> None:
+        if self._unanswered is None:
+            self._unanswered = {event.seq for event in unanswered(await turn.drive(self.record.history()))}
+
+    async def _read_answered(self, turn: Turn) -> None:
         if self._answered is None:
             kept = await turn.drive(self.record.blocking.inbox.all())
             outcomes = [message for message in kept if isinstance(message, Outcome)]
             self._answered = {(outcome.execution_id, outcome.scheduled_seq) for outcome in outcomes}
-        return (execution_id, scheduled_seq) not in self._answered
+
+    def _is_unanswered(self, execution_id: int, scheduled_seq: int) -> bool:
+        """Returns whether a call has no recorded result; True if that is not known."""
+        if self._unanswered is None:
+            return True
+        return execution_id == self.record.execution_id and scheduled_seq in self._unanswered
+
+    def _is_answered(self, execution_id: int, scheduled_seq: int) -> bool:
+        """Returns whether the result of a call is in the inbox; False if that is not known."""
+        return self._answered is not None and (execution_id, scheduled_seq) in self._answered
 
     # Timers and recovery
 
@@ -550,9 +582,10 @@ class LoadedInstance:
             return True
         if self.record.ended:
             return False
+        call = effect.execution_id, effect.scheduled_seq
         if self._instance is None:
-            return True
-        return self._instance.waits_for_activity(effect.execution_id, effect.scheduled_seq)
+            return self._is_unanswered(*call) and not self._is_answered(*call)
+        return self._instance.waits_for_activity(*call)
 
     def replace(self, record: InstanceRecord) -> None:
         self.forget_instance()

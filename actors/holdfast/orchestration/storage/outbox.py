@@ -169,6 +169,14 @@ class Outbox:
                 first.setdefault(target, part.send_at)
         return min(first.values(), default=0.0)
 
+    @property
+    def starts_children(self) -> bool:
+        """Whether it starts children whose results the instance waits for."""
+        effects = (
+            effect for entry in self._entries.values() for part in entry.parts.values() for effect in part.effects
+        )
+        return any(isinstance(effect, StartSubOrchestration) and not effect.is_for_good for effect in effects)
+
     def has_unsaved_arrivals(self) -> bool:
         """Returns whether effects have arrived since their entry was stored."""
         return any(entry.arrived or entry.has_arrived for entry in self._entries.values())
