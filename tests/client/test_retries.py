@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,23 @@ async def test_a_purge_whose_answer_is_lost_is_not_repeated_either(proxy: Faulty
     with pytest.raises(errors.AnswerLost):
         await disturbed.purge()
     assert proxy.times("/items") == 1
+
+
+async def test_a_deletion_of_dead_letters_is_repeated_only_if_it_selects_the_same_ones(
+    proxy: FaultyProxy, disturbed: Queue
+) -> None:
+    """Otherwise it would delete those that came after the first attempt."""
+    await disturbed.push_many(["a", "b"])
+    async with disturbed.lock(count=2) as batch:
+        await batch.dead_letter()
+    proxy.on("/dead-letters/delete", lose_answer)
+    assert await disturbed.delete_dead_letters(before=datetime.now(UTC) - timedelta(days=1)) == 0
+    assert proxy.times("/dead-letters/delete") == 2
+    for reason in (None, "rejected"):
+        proxy.on("/dead-letters/delete", lose_answer)
+        with pytest.raises(errors.AnswerLost):
+            await disturbed.delete_dead_letters(reason=reason)
+    assert proxy.times("/dead-letters/delete") == 4
 
 
 async def test_a_push_is_repeated_while_nobody_listens(server: Server, name: str) -> None:

@@ -92,13 +92,15 @@ class QueueCalls:
         return await self._get("/dead-letters", params)
 
     # With a maximum, a repeat would move or delete further letters. Without one it is safe: those of before are gone.
+    # A repeated deletion must select the same letters, too: others may have come that the caller does not know of.
 
     async def redrive(self, selected: Mapping[str, Any]) -> Answer:
         repeat = Repeat.UNLESS_SENT if "max" in selected else Repeat.ALWAYS
         return await self._post("redrive", dump(selected), repeat)
 
     async def delete_dead_letters(self, selected: Mapping[str, Any]) -> Answer:
-        repeat = Repeat.UNLESS_SENT if "max" in selected else Repeat.ALWAYS
+        are_the_same = "ids" in selected or "before" in selected.get("filter", {})
+        repeat = Repeat.ALWAYS if are_the_same and "max" not in selected else Repeat.UNLESS_SENT
         return await self._post("dead-letters/delete", dump(selected), repeat)
 
     async def revoke(self, item_id: str) -> Answer:
