@@ -252,6 +252,8 @@ async def serve(
 ) -> None:
     """Runs the server until SIGTERM or SIGINT, then stops gracefully: refuses new work, finishes running work, returns.
 
+    A second SIGINT cancels running work.
+
     With ``until`` it runs inside another program until that event is set, and leaves the signals, the garbage
     collection and the memory settings of the process as they are.
 
@@ -309,7 +311,7 @@ async def serve(
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,
     )
-    server = _Server(config)
+    server = _Server(config, host.abort_turns)
     loop = asyncio.get_running_loop()
     try:
         for number in (signal.SIGTERM, signal.SIGINT) if owns_process else ():
@@ -326,7 +328,8 @@ async def serve(
         await _either(finishing, server.hurried)
         finishing.cancel()
         await asyncio.gather(finishing, return_exceptions=True)
-        config.timeout_graceful_shutdown = max(1, int(deadline - loop.time()))
+        remaining = 0.0 if server.hurried.is_set() else deadline - loop.time()
+        config.timeout_graceful_shutdown = max(1, int(remaining))
         server.should_exit = True
         await serving
         await gateway.close()
@@ -425,8 +428,9 @@ def _return_large_blocks() -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, abort_turns: Callable[[], None] | None = None) -> None:
         super().__init__(config)
+        self._abort_turns = abort_turns
         #: ``stopping`` is set by the first signal, ``hurried`` by a second Ctrl-C.
         self.stopping = asyncio.Event()
         self.hurried = asyncio.Event()
@@ -441,4 +445,6 @@ class _Server(uvicorn.Server):
         if self.stopping.is_set() and number == signal.SIGINT:
             self.force_exit = True
             self.hurried.set()
+            if self._abort_turns is not None:
+                self._abort_turns()
         self.stopping.set()

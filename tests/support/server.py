@@ -53,10 +53,17 @@ class Server:
 
         await eventually(said, what=f"the server says {words!r}")
 
-    async def stop(self) -> int | None:
-        """Sends SIGTERM, and returns the exit code."""
-        self._process.send_signal(signal.SIGTERM)
+    def send_signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def wait(self) -> int:
+        """Waits for its end, and returns the exit code."""
         return await self._process.wait()
+
+    async def stop(self) -> int:
+        """Sends SIGTERM, and returns the exit code."""
+        self.send_signal(signal.SIGTERM)
+        return await self.wait()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -150,6 +150,7 @@ def serve(
     """Run the server with the apps named by MODULE:APP (APP defaults to 'app').
 
     SIGTERM and Ctrl-C stop it gracefully: it accepts no more work, finishes running turns, and exits with 0.
+    A second Ctrl-C cancels what still runs; nothing that was acknowledged is lost.
     """
     # Imported here because it is slow; the other commands start without it.
     import uvloop

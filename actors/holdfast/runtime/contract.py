@@ -150,6 +150,10 @@ class Host(Protocol):
         """
         ...
 
+    def abort_turns(self) -> None:
+        """Rejects new work and cancels the running turns: :meth:`stop`, also one that has begun, waits for none."""
+        ...
+
     async def stop(self) -> None:
         """Rejects new work, finishes the running turns and releases all resources. Idempotent."""
         ...

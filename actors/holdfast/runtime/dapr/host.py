@@ -146,6 +146,10 @@ class DaprHost:
         except TimeoutError:
             log.warning("%s did not end within %g s, stopping anyway", counted(self.busy, "turn"), self._drain_timeout)
 
+    def abort_turns(self) -> None:
+        # They are requests of daprd, which end with the server.
+        self._drain_timeout = 0.0
+
     async def stop(self) -> None:
         await self.finish_turns()
         await self._ownership.end()

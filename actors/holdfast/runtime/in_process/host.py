@@ -97,6 +97,9 @@ class InProcessHost:
     async def finish_turns(self) -> None:
         """Does nothing: turns do not need the server here, and :meth:`stop` finishes them."""
 
+    def abort_turns(self) -> None:
+        self._turns.abort()
+
     async def stop(self) -> None:
         if self._state != "running":
             return
