@@ -36,7 +36,9 @@ def argument_of(actor_type: str, body: bytes) -> bytes:
 def without_nothing(answer: bytes, *, plain: bool) -> bytes:
     """Returns an answer as its caller expects it.
 
-    A method that returns nothing answers ``null``, which Python's and Rust's clients parse. Java's expects an empty
-    body, and calls such a method with a ``plain`` request: without a body and without a content type.
+    A method that returns nothing answers ``null``, which Python's and Rust's clients parse. Java's needs an empty body
+    for a ``void`` method. It calls one without an argument by a ``plain`` request, without a body and without a content
+    type. With an argument its request is the same as Rust's, because daprd passes no content type on from gRPC: there
+    it gets ``null``, which only a method that is declared as ``Mono<Void>`` can read.
     """
     return b"" if plain and answer == NOTHING else answer
