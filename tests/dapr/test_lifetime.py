@@ -96,6 +96,24 @@ async def test_the_stop_does_not_wait_for_ever(cluster: Cluster) -> None:
         await held
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["before the stop", "during the stop"])
+async def test_the_stop_waits_for_no_turn_after_an_abort(cluster: Cluster, begun: bool) -> None:
+    replica = await cluster.add(drain_timeout=3600)
+    await replica.ready()
+    name = f"aborted-{begun}"
+    held = asyncio.create_task(replica.call("Tally", name, "add_at_gate", name))
+    await reached[name].wait()
+    stopping = asyncio.create_task(replica.host.stop()) if begun else None
+    if begun:
+        await eventually(lambda: replica.host.stopping)
+    replica.host.abort_turns()
+    async with asyncio.timeout(20):
+        await (stopping or replica.host.stop())
+    gates[name].set()
+    with pytest.raises(errors.Unavailable):
+        await held
+
+
 PROBES = [
     "--enable-app-health-check",
     *("--app-health-probe-interval", "1"),

@@ -151,7 +151,10 @@ class Host(Protocol):
         ...
 
     def abort_turns(self) -> None:
-        """Rejects new work and cancels the running turns: :meth:`stop`, also one that has begun, waits for none."""
+        """Makes :meth:`stop` and :meth:`finish_turns` wait for no turn, also when they have begun.
+
+        The running turns are cancelled, now or with the server that received them.
+        """
         ...
 
     async def stop(self) -> None:

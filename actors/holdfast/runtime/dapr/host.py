@@ -79,6 +79,7 @@ class DaprHost:
         self._ownership = OwnershipMonitor(self._client.http, lost=self._begin_anew, on_unknown=self._forget_idle)
         self._client.is_held = self._ownership.is_held_now
         self.stopping = False
+        self._draining: asyncio.Timeout | None = None
         self.admission = admission or Admission()
         #: The actor types that turns of other actors depend on.
         self._serving: set[str] = set()
@@ -138,17 +139,21 @@ class DaprHost:
         self.stopping = True
         await self._activations.end()
         try:
-            async with asyncio.timeout(self._drain_timeout):
+            async with asyncio.timeout(self._drain_timeout) as self._draining:
                 await self._calls.drained()
                 await self._ownership.end()
                 # Callers of those turns in this process still wait for daprd to pass the replies on.
                 await self._client.http.all_answered()
         except TimeoutError:
             log.warning("%s did not end within %g s, stopping anyway", counted(self.busy, "turn"), self._drain_timeout)
+        finally:
+            self._draining = None
 
     def abort_turns(self) -> None:
         # They are requests of daprd, which end with the server.
         self._drain_timeout = 0.0
+        if self._draining is not None:
+            self._draining.reschedule(asyncio.get_running_loop().time())
 
     async def stop(self) -> None:
         await self.finish_turns()
