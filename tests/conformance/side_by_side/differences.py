@@ -56,6 +56,10 @@ ACTOR_API = {
     ),
 }
 
+#: How often daprd calls the actor of a failing reminder that a client registered without a failure policy, before it
+#: gives the reminder up. The embedded host repeats it until it succeeds: work behind a lost reminder is never done.
+ATTEMPTS_BY_DAPRD = 4
+
 _KEPT = "daprd decodes the path of a method, so an encoded slash becomes a slash"
 _TAKEN = "daprd refuses these characters in a method, also encoded; here they belong to their segment"
 
@@ -69,6 +73,20 @@ INVOCATION = {
     "a%01b": Difference(_TAKEN, 404, "NOT_FOUND"),
     "dapr/config": Difference("daprd's own calls to an app have no place where there is no daprd", 404, "NOT_FOUND"),
 }
+
+#: Paths below ``/v1.0`` of other building blocks, asked for by GET. There are none on the embedded host, which answers
+#: as daprd does for a path that it does not know.
+NOT_SERVED = (
+    "state/statestore/key",
+    "secrets/store/key",
+    "configuration/store",
+    "jobs/job",
+    "workflows/dapr/instance",
+)
+
+#: The limits that the embedded host has for metadata of ``PUT /v1.0/metadata/{key}``, because anyone may add to it.
+METADATA_KEY = 256
+METADATA_VALUE = 4096
 
 _IDS = "daprd takes any id into the keys of its store"
 _NOT_SERVED = "the embedded host has no such building block"

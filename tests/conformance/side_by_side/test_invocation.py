@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.conformance.side_by_side.differences import INVOCATION
+from tests.conformance.side_by_side.differences import INVOCATION, METADATA_KEY, METADATA_VALUE, NOT_SERVED
 from tests.support.stacks.served import APP_ID
 
 if TYPE_CHECKING:
@@ -313,3 +313,27 @@ def test_metadata(sides: tuple[ServedStack, ServedStack]) -> None:
     assert ours.body["actorRuntime"].keys() == theirs.body["actorRuntime"].keys()
     for field in ("runtimeStatus", "hostReady", "placement"):
         assert ours.body["actorRuntime"][field] == theirs.body["actorRuntime"][field]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fits"),
+    [
+        ("k" * METADATA_KEY, b"v" * METADATA_VALUE, True),
+        ("k" * (METADATA_KEY + 1), b"", False),
+        ("key", b"v" * (METADATA_VALUE + 1), False),
+    ],
+    ids=["both at the limit", "a long key", "a long value"],
+)
+def test_only_the_embedded_host_limits_metadata(
+    sides: tuple[ServedStack, ServedStack], key: str, value: bytes, fits: bool
+) -> None:
+    [(theirs, ours)] = ask(sides, Request("PUT", f"/v1.0/metadata/{key}", value))
+    assert theirs.status == 204
+    assert ours.status == (204 if fits else 400)
+
+
+@pytest.mark.parametrize("path", NOT_SERVED)
+def test_building_blocks_that_only_daprd_serves(sides: tuple[ServedStack, ServedStack], path: str) -> None:
+    [(theirs, ours)] = ask(sides, Request("GET", f"/v1.0/{path}"))
+    assert (ours.status, ours.body["errorCode"]) == (404, "ERR_DIRECT_INVOKE")
+    assert not isinstance(theirs.body, dict) or theirs.body.get("errorCode") != "ERR_DIRECT_INVOKE"
