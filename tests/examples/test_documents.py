@@ -10,9 +10,11 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
 from holdfast import App, Client, Context
+from holdfast.cli.main import COMMANDS, cli
 from holdfast.client import Idempotency
 from holdfast.local.ports import free_port
 from holdfast.testing import TestEnvironment
@@ -54,6 +56,27 @@ def test_links_between_documents_lead_somewhere() -> None:
             if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
                 broken.append(f"{document.relative_to(ROOT)}: {link}")
     assert broken == []
+
+
+@pytest.mark.parametrize("index", ["README.md", "llms.txt"])
+def test_each_page_is_in_the_list_of_pages(index: str) -> None:
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {"docs/index.md"}
+    assert pages - set(re.findall(r"\]\(([^)#\s]+)\)", (ROOT / index).read_text("utf-8"))) == set()
+
+
+def test_the_page_of_the_command_line_has_each_command() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    missing = []
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        if f"| [`holdfast {name}`](" not in page:
+            missing.append(name)
+        if isinstance(command, click.Group) and command.commands:
+            section = page.partition(f"\n## `holdfast {name}`\n")[2].partition("\n## ")[0]
+            missing += [
+                f"{name} {one}" for one in command.commands if not re.search(f"`(holdfast {name} )?{one}[ `]", section)
+            ]
+    assert missing == []
 
 
 def anchors(document: Path) -> set[str]:
