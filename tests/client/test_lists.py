@@ -90,6 +90,15 @@ async def test_an_action_goes_over_all_pages(client: Client, instance_id: str) -
     assert (await client.bulk("resume", all=True, dry_run=True)).done == 0
 
 
+async def test_a_status_of_none_selects_nothing_rather_than_everything(client: Client, instance_id: str) -> None:
+    await _begin(client, instance_id)
+    with pytest.raises(errors.InvalidRequest, match="status"):
+        await client.bulk("cancel", status=[], id_prefix=f"{instance_id}-")
+    with pytest.raises(errors.InvalidRequest, match="status"):
+        await _ids(client, instance_id, status=())
+    assert await _ids(client, instance_id, status=None) == ["c", "b", "a"]
+
+
 async def test_a_page_whose_response_is_lost_is_not_repeated(
     proxy: FaultyProxy, client: Client, instance_id: str
 ) -> None:

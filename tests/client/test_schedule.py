@@ -84,6 +84,16 @@ async def test_wrong_definitions_are_refused(server: Server) -> None:
             await client.schedule("s")
 
 
+async def test_options_of_a_schedule_need_its_orchestration(server: Server) -> None:
+    """Without one the schedule would be read, and the options be lost."""
+    async with Client(server.url) as client:
+        made = await client.schedule("s", orchestration="double", cron="0 6 * * *", input=1)
+        for options in ({"cron": "0 7 * * *"}, {"paused": True}, {"input": 2}):
+            with pytest.raises(TypeError, match=f"{next(iter(options))}.*orchestration"):
+                await client.schedule("s", **options)  # type: ignore[arg-type]
+        assert (await made.refresh()).fields["cron"] == "0 6 * * *"
+
+
 async def test_the_command_line_does_all_of_it(server: Server) -> None:
     def holdfast(*arguments: str) -> Any:
         command = [

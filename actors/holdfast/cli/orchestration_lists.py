@@ -54,7 +54,7 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_filter(*args: Any, **options: Any) -> Any:
         given = {name: options.pop(name) for name in ("name", "version", "id_prefix")}
         given |= {name: read_moment(options.pop(name), f"--{name.replace('_', '-')}") for name in _TIMES}
-        given["status"] = [Status(one).value for one in options.pop("status")]
+        given["status"] = [Status(one).value for one in options.pop("status")] or None
         given["tags"] = read_tags(options.pop("tags"))
         return command(*args, selected=filter_fields(**given), **options)
 

@@ -316,7 +316,8 @@ class Client:
     ) -> Schedule:
         """Makes a schedule that starts ``orchestration`` by ``cron`` or ``every_seconds``, or replaces it as a whole.
 
-        Without ``orchestration``, gets the schedule; raises ``NotFound`` if there is none.
+        With the name alone, gets the schedule; raises ``NotFound`` if there is none. Options without ``orchestration``
+        raise ``TypeError``.
         """
         options = {
             "cron": cron,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from holdfast.client.api.encoding import encode_typed
+from holdfast.errors import InvalidRequest
 from holdfast.runtime.serialization import load
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ BulkAction: TypeAlias = Literal["cancel", "suspend", "resume", "delete", "rerun"
 class InstanceFilter(TypedDict, total=False):
     """Selects instances: all that is given has to match. Times without a zone are in UTC."""
 
-    #: One status, or several of which one is enough.
+    #: One status, or several of which one is enough; not an empty list.
     status: str | Sequence[str] | None
     #: Of the orchestration.
     name: str | None
@@ -45,7 +46,10 @@ def filter_fields(
     ended_before: datetime | None = None,
     id_prefix: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the filter as fields of the request."""
+    """Returns the filter as fields of the request. Raises InvalidRequest for an empty list of statuses."""
+    if status is not None and not status:
+        # Without the field every status would match.
+        raise InvalidRequest("status: name one at least, or omit it for all.")
     times = {
         "started_after": started_after,
         "started_before": started_before,
@@ -53,7 +57,7 @@ def filter_fields(
         "ended_before": ended_before,
     }
     fields: dict[str, Any] = {
-        "status": status if isinstance(status, str) else list(status or ()),
+        "status": status if status is None or isinstance(status, str) else list(status),
         "name": name,
         "version": version,
         "tag": [f"{key}:{value}" for key, value in (tags or {}).items()],

@@ -107,9 +107,12 @@ async def schedule(
     input: Any,  # noqa: A002
     options: Mapping[str, Any],
 ) -> Schedule:
-    """Makes or replaces a schedule, or gets an existing one if there is no ``orchestration``."""
+    """Implements :meth:`Client.schedule`."""
     calls = ScheduleCalls(connection, name)
     if orchestration is None:
+        given = [key for key, value in {**options, "input": input}.items() if value is not None]
+        if given:
+            raise TypeError(f"{given[0]}: a schedule is replaced as a whole, so give its orchestration too.")
         return Schedule(connection, calls, await calls.get())
     called, definition = named(orchestration)
     sent = {key: _iso(value) if isinstance(value, datetime) else value for key, value in options.items()}

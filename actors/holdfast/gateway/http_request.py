@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holdfast.errors import BrokenOff, InvalidRequest
 from holdfast.gateway.auth.principal import CALLER
@@ -39,6 +39,10 @@ LARGE_AT_ONCE = 4
 _LARGE = 64 * 1024
 
 Query = TypeVar("Query", bound=BaseModel)
+
+
+class _NoQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,11 @@ class HttpRequest:
     def note(self, **words: str) -> None:
         """Adds to what the audit log says of this call."""
         self.noted |= words
+
+    def refuse_query(self) -> None:
+        """Raises InvalidRequest if there are query parameters: this call has none, and they would have no effect."""
+        if self._scope["query_string"]:
+            self.query(_NoQuery)
 
     def query(self, model: type[Query]) -> Query:
         """Returns the query parsed into this model. Raises InvalidRequest.

@@ -52,7 +52,9 @@ class InstanceFilter(BaseModel):
     repeatable: ClassVar[frozenset[str]] = frozenset({"status", "tag"})
 
     status: Annotated[
-        list[Status], _STATUSES, Field(max_length=len(Status), description="Only instances with one of these statuses.")
+        list[Status],
+        _STATUSES,
+        Field(min_length=1, max_length=len(Status), description="Only instances with one of these statuses."),
     ] = []
     name: Annotated[str | None, Field(max_length=255, description="Only instances of this orchestration.")] = None
     version: Annotated[str | None, Field(max_length=255, description="Only instances of this version.")] = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
@@ -63,6 +64,11 @@ class Endpoint:
     #: The maximal size of the body, in bytes.
     max_body: int = MAX_CALL
 
+    @cached_property
+    def has_query(self) -> bool:
+        """Whether the call has query parameters."""
+        return any(parameter["in"] == "query" for parameter in self.document.get("parameters", ()))
+
     @property
     def names(self) -> list[str]:
         """The names of the path parameters."""
@@ -104,6 +110,8 @@ class Endpoints:
         acts = endpoint.role is Role.OPERATOR
         try:
             call.caller.must_be(endpoint.role)
+            if not endpoint.has_query:
+                call.refuse_query()
             status, body = await (self._answer_bulky(endpoint, call) if endpoint.bulky else _answer(endpoint, call))
         except HoldfastError as error:
             refusal, status = _without_traceback(error), error.status

@@ -113,6 +113,10 @@ async def test_bodies_of_other_calls(server: Server) -> None:
         ("/wait", {"wait_seconds": 1}),
     ):
         (await run.get(path, **query)).refused(400, "INVALID_REQUEST")
+    # These belong into the body. In the query they would have no effect.
+    for path, query in (("cancel", {"reason": "x"}), ("rerun", {"from": "failure"}), ("suspend", {"force": "true"})):
+        answer = await server.request("POST", f"/orchestrations/{run.id}/{path}", query=query)
+        assert next(iter(query)) in answer.refused(400, "INVALID_REQUEST")["message"]
     (await run.delete(force="yes")).refused(400, "INVALID_REQUEST")
     (await run.raise_event("a%20b")).refused(400, "INVALID_REQUEST")
     (await run.raise_event("go", event_id="")).refused(400, "INVALID_REQUEST")

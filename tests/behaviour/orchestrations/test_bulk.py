@@ -21,6 +21,7 @@ WRONG_BODIES: list[Any] = [
     {"action": "cancel"},
     {"action": "cancel", "filter": {}},
     {"action": "cancel", "filter": {"status": []}},
+    {"action": "cancel", "filter": {"status": [], "name": "echo"}},
     {"action": "cancel", "filter": {"all": False}},
     {"action": "cancel", "filter": {}, "all": 1},
     {"action": "cancel", "filter": []},

@@ -139,6 +139,10 @@ QUERIES: dict[tuple[str, str], dict[str, list[str]]] = {
         "original_queue": ["x"],
         "page": ["1"],
     },
+    # Calls without parameters.
+    ("GET", "/queue/{q}"): {"count": ["1"]},
+    ("GET", "/queue/{q}/config"): {"max_locks": ["2"]},
+    ("DELETE", "/queue/{q}/items"): {"dry_run": ["true"], "%ff": ["1"]},
     ("GET", "/queues"): {"limit": NOT_1_TO_100, "cursor": ["c" * 256, "%ff"], "page": ["1"]},
 }
 

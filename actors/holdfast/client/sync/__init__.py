@@ -182,7 +182,7 @@ class SyncClient:
         starts_at: datetime | None = None,
         ends_at: datetime | None = None,
     ) -> SyncSchedule:
-        """Makes or replaces a schedule, or gets it without ``orchestration``. See :meth:`holdfast.Client.schedule`."""
+        """Makes or replaces a schedule, or gets it by the name alone. See :meth:`holdfast.Client.schedule`."""
         found = self._thread.call(
             lambda: self._twin.schedule(
                 name,

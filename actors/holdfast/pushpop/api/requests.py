@@ -415,13 +415,23 @@ def _check_item_size(size: int) -> None:
         raise TooLarge(f"An item may have {MAX_ITEM_BYTES // 1024 // 1024} MiB at most; this one has {size} bytes.")
 
 
+# Where pydantic's own message would name a class, or not say enough.
+_PROBLEMS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not known here",
+    "dict_type": "has to be a JSON object",
+    "model_type": "has to be a JSON object",
+    "model_attributes_type": "has to be a JSON object",
+}
+
+
 def explain(error: ValidationError) -> str:
     """Returns the first validation error with its location, as one sentence."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     if first["type"] == _UNKNOWN_FIELD:
         place = f"{place}.{first['ctx']['field']}".removeprefix(".")
-    problem = {"missing": "is missing", "extra_forbidden": "is not known here"}.get(first["type"], first["msg"])
+    problem = _PROBLEMS.get(first["type"], first["msg"])
     return f"{shortened(place)}: {problem}" if place else str(problem)
 
 

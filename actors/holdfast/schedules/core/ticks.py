@@ -72,6 +72,9 @@ class Timetable:
 def check_cron(expression: str) -> None:
     """Raises InvalidRequest if this is not a cron expression that has a tick."""
     try:
+        if len(expression.split()) != 5:
+            # CronSim also takes six, the first of them seconds. Elsewhere the sixth field is a year.
+            raise CronSimError("Wrong number of fields")
         next(CronSim(expression, datetime(2024, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
         raise InvalidRequest(f"cron: {error}. It has five fields: minute, hour, day, month, day of week.") from None
