@@ -35,6 +35,7 @@ class Unhurried(ServedStack):
         *ServedStack.apps,
         "tests.behaviour.orchestrations.definitions:app",
         "tests.behaviour.orchestrations.changing_definitions:app",
+        "tests.behaviour.orchestrations.asyncio_definitions:app",
     )
     settings = """
 [tenants.three-queues]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.behaviour.orchestrations.redeployment import blocked, deploys, release
 from tests.behaviour.orchestrations.test_instances import listed
-from tests.behaviour.stacks import ALL, EMBEDDED, KILLED, on_stacks
+from tests.behaviour.stacks import ALL, KILLED, on_stacks
 from tests.support.runs import Run, accepted, delivered
 from tests.support.waiting import eventually
 
@@ -72,7 +72,7 @@ async def test_a_fan_out_over_a_set_gets_its_own_answers_in_any_process(server: 
             assert await run.output() == {fruit: f"price of {fruit}" for fruit in FRUIT}
 
 
-@on_stacks(EMBEDDED, part=KILLED)
+@on_stacks(*ALL, part=KILLED)
 async def test_a_loop_over_a_set_is_blocked_and_never_answered_wrongly(server: Server) -> None:
     async with deploys(server) as changing:
         await changing.deploy(hash_seed="1")
@@ -87,7 +87,7 @@ async def test_a_loop_over_a_set_is_blocked_and_never_answered_wrongly(server: S
         (await run.delete(force="true")).ok()
 
 
-@on_stacks(EMBEDDED, part=KILLED)
+@on_stacks(*ALL, part=KILLED)
 async def test_a_model_with_a_new_field_goes_on(server: Server) -> None:
     run = await Run(server).begin("quote_model", list(range(20)))
     async with deploys(server) as changing:

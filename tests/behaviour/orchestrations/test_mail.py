@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.support.rest import Server
 
 LETTERS = 600
+#: More than one execution has, and more than ten executions have, whose histories are kept.
+IDS = 150
 PADDING = "x" * 200
 #: A letter of almost a mebibyte, and how many of them an instance may leave unread.
 LONG = "x" * (2**20 - 100)
@@ -40,6 +42,24 @@ async def test_a_cancel_of_a_suspended_one_that_continues_as_new_ends_it(server:
     accepted(await run.tell("cancel", reason="enough"))
     status = await run.ended()
     assert (status["status"], status["execution_id"]) == ("CANCELLED", 2)
+
+
+@on_every_stack
+async def test_ids_of_events_are_remembered_over_many_executions(server: Server) -> None:
+    """The documentation promises the last 1000 ids, however many executions received them."""
+    run = await Run(server).begin("collecting", [])
+    accepted(await run.tell("suspend"))
+    for number in range(IDS):
+        delivered(await run.raise_event("letters", number, event_id=f"id {number}"))
+    accepted(await run.tell("resume"))
+
+    async def all_are_received() -> bool:
+        return bool((await run.status())["execution_id"] == IDS + 1)
+
+    await eventually(all_are_received)
+    delivered(await run.raise_event("letters", "again", event_id="id 0"))
+    delivered(await run.raise_event("letters", "end"))
+    assert await run.output() == [*range(IDS), "end"]
 
 
 @on_every_stack
