@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from holdfast import App, Context
+from holdfast.errors import Unavailable
 from holdfast.kinds import ORCHESTRATION_TYPE, QUEUE_TYPE
 from holdfast.orchestration.actor.cache import save_arrivals
 from holdfast.orchestration.core.effects import RunActivity
@@ -307,6 +308,24 @@ async def test_a_call_that_only_reads_fails_alone(stage: Outside) -> None:
     assert raised["success"] is True
     history = (await stage.ask("i", "History"))["events"]
     assert [event["type"] for event in history][-2:] == ["EventRaised", "OrchestrationCompleted"]
+
+
+@on_stage
+async def test_a_call_that_only_reads_fails_alone_while_the_store_does_not_answer(stage: Outside) -> None:
+    await stage.ask("i", "Start", name="waiting", input="x" * 1000)
+    stage.host = await stage.host.restarted()
+    load_state = stage.host.client.load_state
+
+    async def load_all_but_inputs(actor_type: str, actor_id: str, keys: Any) -> Any:
+        if "input" in keys:
+            raise Unavailable("The store does not answer. Try again.")
+        return await load_state(actor_type, actor_id, keys)
+
+    stage.host.client.load_state = load_all_but_inputs  # type: ignore[method-assign]
+    go = {"method": "RaiseEvent", "data": {"name": "go", "data": 5}}
+    status, raised = (await stage.ask("i", "Batch", calls=[{"method": "Status", "data": None}, go]))["replies"]
+    assert (status["success"], status["error_code"]) == (False, "UNAVAILABLE")
+    assert raised["success"] is True
 
 
 @app.orchestration

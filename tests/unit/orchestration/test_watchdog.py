@@ -126,21 +126,27 @@ def test_what_blocks_for_ever_is_stopped_and_said(caplog: pytest.LogCaptureFixtu
 
 STOPPED = """
 import time
+from holdfast.orchestration.loop.watchdog import watchdog
 from tests.unit.orchestration.test_watchdog import Limits, driven
 
 async def step(ctx):
-    before = time.monotonic()
+    [watch] = watchdog._watches.values()
+    while watch.began_at is None:
+        time.sleep(0.01)
+    # From here on the watchdog measures.
     print("in the step", flush=True)
+    before = time.monotonic()
     # Runs until the process was stopped, and then until the watchdog has looked again.
     while (now := time.monotonic()) - before < 1:
         before = now
         time.sleep(0.01)
-    end = time.monotonic() + 1
-    while time.monotonic() < end:
+    looked, passed = 0, watch.passed
+    while looked < 2:
         time.sleep(0.01)
+        looked, passed = looked + (watch.passed > passed), watch.passed
     return "done"
 
-driver = driven(step, Limits(seconds=2, blocked_seconds=600))
+driver = driven(step, Limits(seconds=2, blocked_seconds=5))
 driver.complete(2)
 print(driver.instance.ending)
 """
@@ -159,8 +165,8 @@ def test_a_process_that_is_stopped_in_a_step_goes_on() -> None:
         assert process.stdout.readline() == "in the step\n"
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-        # For longer than the code may run.
-        time.sleep(3)
+        # For longer than the code may run, or block its process.
+        time.sleep(6)
         process.send_signal(signal.SIGCONT)
         assert '"done"' in process.communicate(timeout=60)[0]
 
