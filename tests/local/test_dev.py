@@ -7,6 +7,8 @@ import re
 import shlex
 import signal
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -20,8 +22,7 @@ from tests.support.checkout import ROOT
 from tests.support.waiting import is_gone, until_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 
 pytestmark = pytest.mark.xdist_group("local-stack")
@@ -30,12 +31,16 @@ pytestmark = pytest.mark.xdist_group("local-stack")
 class Dev:
     """A run of the command with a data folder."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         command = [sys.executable, "-m", "holdfast", "dev"]
         options = ["--port", str(self.port), "--data", str(folder / "data")]
         self.process = ChildProcess(
-            "dev", [*command, *options, *arguments], log=folder / f"dev-{self.port}.log", folder=ROOT
+            "dev",
+            [*command, *options, *arguments],
+            log=folder / f"dev-{self.port}.log",
+            folder=ROOT,
+            environment=environment,
         )
 
     @property
@@ -137,11 +142,21 @@ async def test_it_is_called_by_its_app_id_through_any_sidecar(running: Dev, tmp_
         await other.terminate()
 
 
+@pytest.fixture
+def temporary_files() -> Iterator[Path]:
+    """A folder for temporary files: where there is another file system for them, as on Linux, it is there."""
+    shared_memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared_memory if os.access(shared_memory, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize(("store", "mask"), [("sqlite", 0o077), ("postgresql", 0o077), ("postgresql", 0o000)])
-async def test_any_name_of_the_folder_and_any_umask_will_do(tmp_path: Path, store: str, mask: int) -> None:
+async def test_any_name_of_the_folder_and_any_umask_will_do(
+    tmp_path: Path, temporary_files: Path, store: str, mask: int
+) -> None:
     folder = tmp_path / "it's a földer (日本) & more"
     folder.mkdir()
-    dev = Dev(folder, "examples.counter:app", "--store", store)
+    dev = Dev(folder, "examples.counter:app", "--store", store, environment={"TMPDIR": str(temporary_files)})
     before = os.umask(mask)
     try:
         await dev.process.start()

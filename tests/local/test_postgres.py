@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from holdfast.errors import ComponentFailed, ComponentMissing
-from holdfast.local import LocalPostgres, find_postgres
-from holdfast.local.postgres import PostgresBinaries, usable_postgres
+from holdfast.local import ChildProcess, LocalPostgres, find_postgres
+from holdfast.local.postgres import PostgresBinaries, postgres_account, usable_postgres
 from tests.support.waiting import eventually, is_gone
 
 if TYPE_CHECKING:
@@ -91,6 +93,44 @@ async def test_programs_and_data_may_lie_in_a_folder_that_only_its_owner_may_ent
     async with LocalPostgres(private / "server", programs) as server:
         await server.create_database("orders")
         assert await server.query("SELECT current_database()", database="orders") == "orders"
+
+
+#: Makes a server in its working directory, with a database, and stops it.
+WHOLE_LIFE = """
+import asyncio, os
+from pathlib import Path
+from holdfast.local import LocalPostgres
+
+async def main():
+    async with LocalPostgres(Path("server")) as server:
+        await server.create_database("orders")
+        print(os.geteuid(), await server.query("SELECT current_database()", database="orders"))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_user_without_root_has_a_server_too(tmp_path: Path) -> None:
+    """As root, the program runs under the account of the server; otherwise as the user of this process."""
+    account = postgres_account()
+    folder = tmp_path / "home"
+    folder.mkdir()
+    if account is not None:
+        os.chown(folder, account.user, account.group)
+    process = ChildProcess(
+        "ordinary",
+        [sys.executable, "-c", WHOLE_LIFE],
+        log=tmp_path / "ordinary.log",
+        folder=folder,
+        account=account,
+        environment={"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(folder)},
+    )
+    await process.start()
+    assert await process.wait() == 0, process.logged()
+    user = os.geteuid() if account is None else account.user
+    assert user != 0
+    assert process.logged().split() == [str(user), "orders"]
+    assert (folder / "server" / "data").stat().st_uid == user
 
 
 async def test_data_of_an_interrupted_set_up_is_made_again(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class LocalPostgres:
         self.folder = folder.absolute()
         self.port = free_port()
         self._binaries = binaries or find_postgres()
-        self._account = _account()
+        self._account = postgres_account()
         self._password = ""
         # fmt: off
         self.process = ChildProcess(
@@ -245,7 +245,8 @@ def _version_in(folder: Path) -> str | None:
     return match[1] if match else None
 
 
-def _account() -> Account | None:
+def postgres_account() -> Account | None:
+    """Returns the account that PostgreSQL runs as if we are root; None if we are not."""
     if os.geteuid() != 0:
         return None
     for name in _ACCOUNTS:
