@@ -20,8 +20,15 @@ APPS = ("examples.counter:app", "examples.orders:app", "tests.ui.workshop:app")
 class Server(ServerProcess):
     """The embedded host with example apps; keeps its port and its data when it is started again."""
 
-    def __init__(self, folder: Path, *options: str, sent_token: str | None = None, apps: Sequence[str] = APPS) -> None:
-        super().__init__(folder, *apps, *options, imports=ROOT)
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        sent_token: str | None = None,
+        apps: Sequence[str] = APPS,
+        imports: Path = ROOT,
+    ) -> None:
+        super().__init__(folder, *apps, *options, imports=imports)
         self.token = sent_token
         self.database = folder / "data" / "holdfast.db"
         self._session: aiohttp.ClientSession | None = None

@@ -23,6 +23,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("page")
 
 TO_BE_APPROVED = 500
+DEPLOYED = """
+from holdfast import App, Context
+
+app = App()
+
+
+@app.activity
+async def charge(number: int) -> str:
+    return f"{number} charged"
+
+
+@app.activity
+async def add_tax(number: int) -> None: ...
+
+
+@app.orchestration
+async def checkout(ctx: Context, number: int) -> str:
+    receipt = await ctx.call(charge, number)
+    await ctx.event("shipped")
+    return receipt
+"""
 SOLD_OUT = "kedge"
 
 
@@ -215,6 +236,33 @@ async def test_a_blocked_one_says_why_and_offers_what_is_possible(
         await page.get_by_role("button", name="Cancel it").click()
         await expect(page.locator(".now")).to_have_text("cancelled")
         await expect(page.locator(".blocked")).to_have_count(0)
+
+
+async def test_a_blocked_one_shows_the_step_expected_the_step_found_and_the_line(
+    tmp_path: Path, open_page: Callable[..., Awaitable[Visit]]
+) -> None:
+    charged = "    receipt = await ctx.call(charge, number)\n"
+    (tmp_path / "shop.py").write_text(DEPLOYED)
+    (tmp_path / "departed.py").write_text(DEPLOYED.replace(charged, f"    await ctx.call(add_tax, number)\n{charged}"))
+    async with Server(tmp_path, apps=["shop:app"], imports=tmp_path) as server:
+        await server.start_one("checkout", "order-17", 17)
+    async with Server(tmp_path, apps=["departed:app"], imports=tmp_path) as server:
+        visit = await open_page(server, "/#/orchestration/order-17")
+        visit.expected.add("net::ERR_")  # the server ends before the page
+        page = visit.page
+        await expect(page.locator(".now")).to_have_text("blocked")
+        shown = page.locator(".blocked")
+        await expect(shown.locator("dt")).to_have_text(
+            ["Kind", "Since", "Expected by history", "Found in code", "Line"]
+        )
+        kind, _, expected, found, line = await shown.locator("dd").all_inner_texts()
+        assert (kind, expected, found) == (
+            "non_determinism",
+            "event 2, ActivityScheduled (charge)",
+            "ActivityScheduled (add_tax)",
+        )
+        assert re.fullmatch(r".*departed\.py:\d+, in checkout: await ctx\.call\(add_tax, number\)", line)
+        await expect(page.get_by_text("goes on by itself when code that fits is deployed")).to_be_visible()
 
 
 async def test_of_a_long_history_the_end_is_shown_and_the_rest_on_demand(
