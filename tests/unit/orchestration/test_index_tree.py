@@ -143,6 +143,33 @@ def test_a_change_reads_and_writes_a_few_pages_whatever_their_number() -> None:
         assert store.reads <= 8
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_list_is_read_without_the_leaves_beside_it(reverse: bool) -> None:
+    store = Store()
+    for number in range(1000):
+        for name in ("a", "c") if number % 40 else ("a", "b", "c"):
+            key: Key = [name, float(number), "i"]
+            store.turn(lambda tree, key=key: tree.put(key, "1"))
+    leaves = [page for page in map(load, store.values.values()) if page["level"] == 0]
+    tree = Tree(store.next_page, measure=_measure, size=len)
+    [found] = store.turn(lambda _: _read_list(tree, "b", reverse=reverse))
+    assert len(found) == 25
+    above = len(store.values) - len(leaves)
+    assert tree.pages_read - above == sum(any(key[0] == "b" for key, _ in page["entries"]) for page in leaves)
+
+
+def _read_list(tree: Tree, name: str, *, reverse: bool) -> Generator[tuple[str, ...], list[Any], list[Any]]:
+    """Reads a list in one turn, up to two leaves at a time."""
+    low, high, found = [name, -math.inf], [name, math.inf], []
+    read = tree.from_high if reverse else tree.from_low
+    while True:
+        part = yield from read(low, high, -math.inf, 1)
+        found += part.entries
+        if part.bound is None:
+            return found
+        low, high = (low, part.bound) if reverse else (part.bound, high)
+
+
 def test_a_list_that_grows_at_its_end_fills_its_pages() -> None:
     store = Store()
     # Between others, which do not grow.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -131,7 +132,7 @@ class Tree:
 
         Leaves out pages with a measure below ``least``. Reads up to ``ahead`` further leaves together with the first.
         """
-        path, bound = yield from self._descend(lambda page: _place(page, low), 1, least, ahead)
+        path, bound = yield from self._descend(lambda page: _place(page, low), 1, least, ahead, high)
         if bound is not None and bound >= high:
             bound = None
         if path is None:
@@ -141,7 +142,7 @@ class Tree:
 
     def from_high(self, low: Key, high: Key, least: float, ahead: int = 0) -> Reads[Slice]:
         """Reads entries below ``high`` and not below ``low``, from the end: as :meth:`from_low`, in reverse order."""
-        path, bound = yield from self._descend(lambda page: _place_below(page, high), -1, least, ahead)
+        path, bound = yield from self._descend(lambda page: _place_below(page, high), -1, least, ahead, low)
         if bound is not None and bound <= low:
             bound = None
         if path is None:
@@ -174,12 +175,12 @@ class Tree:
         return path
 
     def _descend(
-        self, choose: Callable[[Page], int], direction: int, least: float, ahead: int
+        self, choose: Callable[[Page], int], direction: int, least: float, ahead: int, end: Key
     ) -> Reads[tuple[list[Step] | None, Key | None]]:
         """Reads the way to the chosen leaf, and the bound between this leaf and the next one in the direction.
 
         Goes on to the next page where the measures of a page are below ``least``. At the end of a page above the leaves
-        it returns no way, but the bound from which to go on.
+        it returns no way, but the bound from which to go on. Reads no leaves ahead that are beyond ``end``.
         """
         path: list[Step] = []
         bound: Key | None = None
@@ -198,8 +199,7 @@ class Tree:
                 bound = page.entries[place][0]
             numbers = [page.entries[place][1]]
             if page.level == 1 and numbers[0] not in self._pages:
-                beside = page.entries[place + 1 :] if direction > 0 else page.entries[:place][::-1]
-                numbers += [entry[1] for entry in beside[:ahead] if entry[2] >= least]
+                numbers += _beside(page, place, direction, least, end)[:ahead]
             page, *_ = yield from self._read(*numbers)
         path.append(Step(page, 0))
         return path, bound
@@ -265,14 +265,14 @@ class Tree:
         if path:
             above = path[-1]
             above.page.entries[above.place][2] = self._measured(page)
-            above.page.entries.insert(above.place + 1, self._reference(right))
+            above.page.entries.insert(above.place + 1, self._reference(right, after=page))
             self._changed.add(above.page.number)
             if len(above.page.entries) > INNER_ENTRIES:
                 self._split(path, above.place + 1)
             return
         # The root keeps its number: its entries move into a new page.
         left = self._new(page.level, page.entries)
-        page.level, page.entries = page.level + 1, [self._reference(left), self._reference(right)]
+        page.level, page.entries = page.level + 1, [self._reference(left), self._reference(right, after=left)]
 
     def _shrink(self, path: list[Step]) -> Reads[None]:
         """Merges a page that became small with its neighbour, and the pages above it that this makes small."""
@@ -330,8 +330,15 @@ class Tree:
         del self._pages[page.number]
         self._changed.add(page.number)
 
-    def _reference(self, page: Page) -> Entry:
-        return [page.entries[0][0], page.number, self._measured(page)]
+    def _reference(self, page: Page, after: Page | None = None) -> Entry:
+        """Returns the entry of a page in the page above, where it is ``after`` another page.
+
+        Where a list begins with the page, the key is that of the list. So a scan that comes to the page knows that the
+        list has no entries before it.
+        """
+        key: Key = page.entries[0][0]
+        begins_list = after is not None and not page.level and after.entries[-1][0][0] != key[0]
+        return [key[:1] if begins_list else key, page.number, self._measured(page)]
 
     def _measured(self, page: Page) -> float:
         measures: Iterable[float] = (
@@ -352,6 +359,18 @@ def _place(page: Page, key: Key) -> int:
 def _place_below(page: Page, key: Key) -> int:
     """Returns the place of the page below that has the greatest key below this one."""
     return max(0, bisect_left(page.entries, key, key=_key_of) - 1)
+
+
+def _beside(page: Page, place: int, direction: int, least: float, end: Key) -> list[int]:
+    """Returns the pages below that a scan comes to after the one at ``place``, the nearest first."""
+    entries = page.entries
+    if direction > 0:
+        beside = [entry for entry in entries[place + 1 :] if entry[0] < end]
+    else:
+        # The keys of a page are below the least key of the next one.
+        beside = [entry for entry, following in pairwise(entries[: place + 1]) if following[0] > end]
+        beside.reverse()
+    return [entry[1] for entry in beside if entry[2] >= least]
 
 
 def _cut(page: Page, place: int) -> int:
