@@ -82,8 +82,9 @@ async def store_samples(server: Server) -> None:
 
 
 async def _run(server: Server) -> None:
-    done, broken, waiting, cancelled, counted, parent, tagged, gone = (
-        Run(server, name) for name in ("done", "broken", "waiting", "cancelled", "counted", "parent", "tagged", "gone")
+    done, broken, again, waiting, cancelled, counted, parent, tagged, gone = (
+        Run(server, name)
+        for name in ("done", "broken", "again", "waiting", "cancelled", "counted", "parent", "tagged", "gone")
     )
     await done.begin("fan_out", 40)
     await broken.begin("broken")
@@ -97,6 +98,13 @@ async def _run(server: Server) -> None:
     await gone.begin("echo", "old")
     for run in (done, broken, counted, parent, gone):
         await run.ended()
+    assert (await broken.tell("rerun", instance_id=again.id)).status == 202
+    await again.ended()
+
+    async def lists_its_rerun() -> bool:
+        return (await broken.status()).get("reruns") == [again.id]
+
+    await eventually(lists_its_rerun)
     assert (await gone.delete()).status == 200
     assert (await cancelled.tell("cancel", reason="enough")).status == 202
     await cancelled.ended()
@@ -111,7 +119,7 @@ async def expected_rows(server: Server) -> ExpectedRows:
     for letter in await server.queue("bad").dead_letters():
         row = {key: value for key, value in letter.items() if key != "tenant_id"}
         expected.dead_letters[f"{server.name}-bad-deadletter", letter["id"]] = row
-    for name in ("done", "broken", "waiting", "cancelled", "counted", "parent", "parent-child", "tagged"):
+    for name in ("done", "broken", "again", "waiting", "cancelled", "counted", "parent", "parent-child", "tagged"):
         run = Run(server, name)
         status = await run.status()
         status.pop("reason", None)

@@ -155,6 +155,11 @@ def _check_instances(table: list[Row], expected: ExpectedRows) -> None:
             assert moment(row[column]) == status[column]
         for column in ("name", "version", "status", "execution_id", "events"):
             assert row[column] == status[column]
+        for column, without in (("tags", {}), ("rerun_of", None), ("reruns", [])):
+            assert json.loads(row[column] or json.dumps(without)) == status.get(column, without)
+    assert json.loads(found["spark-broken"]["reruns"]) == ["spark-again"]
+    assert json.loads(found["spark-again"]["rerun_of"])["instance_id"] == "spark-broken"
+    assert found["spark-done"]["tags"] is found["spark-done"]["rerun_of"] is found["spark-done"]["reruns"] is None
     assert {row["status"] for row in table} == {"COMPLETED", "FAILED", "CANCELLED", "RUNNING"}
 
 

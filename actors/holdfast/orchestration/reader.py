@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.errors import StorageBroken
 from holdfast.kinds import CUSTOM_STATUS, ENDING, INPUT
 from holdfast.names import split_instance_actor
-from holdfast.orchestration.api.replies import shown_event, shown_parent
+from holdfast.orchestration.api.replies import shown_event, shown_parent, shown_source
 from holdfast.orchestration.core.failures import shown_failure
 from holdfast.orchestration.core.history import load_event
 from holdfast.orchestration.storage import mail, replies
@@ -73,6 +73,9 @@ class InstanceReader:
             head["updated_at"],
             head["ended_at"],
             head["events"],
+            _json_unless_none(head.get("tags")),
+            None if "rerun_of" not in head else _json(shown_source(head["rerun_of"])),
+            _json_unless_none(head.get("reruns")),
         )
 
     def keeps(self, key: str) -> bool:
@@ -125,3 +128,7 @@ def _event(dumped: dict[str, Any]) -> StoredEvent:
 
 def _json(value: Any) -> str:
     return dump(value).decode()
+
+
+def _json_unless_none(value: Any) -> str | None:
+    return None if value is None else _json(value)

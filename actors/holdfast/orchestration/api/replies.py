@@ -95,7 +95,7 @@ def status(record: InstanceRecord, given: str | None, ending: Answer | None) -> 
     if record.parent is not None:
         answer["parent"] = shown_parent(record.parent.dump())
     if record.rerun_of is not None:
-        answer["rerun_of"] = {name: record.rerun_of[name] for name in ("instance_id", "execution_id", "from_seq")}
+        answer["rerun_of"] = shown_source(record.rerun_of)
     if record.reruns:
         answer["reruns"] = record.reruns
     return answer
@@ -125,6 +125,11 @@ def history(events: Sequence[Event], last: int, *, recorded: bool = False, begun
 def shown_reason(reason: Answer) -> Answer:
     """Returns the reason why an instance is BLOCKED, as it is shown."""
     return {**reason, "since": iso(reason["since"])}
+
+
+def shown_source(rerun_of: Answer) -> Answer:
+    """Returns where the first events of a rerun are from, as it is shown."""
+    return {name: rerun_of[name] for name in ("instance_id", "execution_id", "from_seq")}
 
 
 def shown_parent(parent: Answer) -> Answer:

@@ -81,6 +81,9 @@ SCHEMAS: dict[str, StructType] = {
         updated_at=_TIME,
         ended_at=_TIME,
         events=_LONG,
+        tags=_TEXT,
+        rerun_of=_TEXT,
+        reruns=_TEXT,
     ),
     "history": _schema(
         instance_id=_TEXT,
