@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from holdfast.errors import InvalidRequest
 from holdfast.idempotency.keys import activity_key
@@ -104,7 +104,12 @@ class JobBatch:
 
 
 class _Item(Request):
-    """An item that an instance pushes onto an activity queue."""
+    """An item that an instance pushes onto an activity queue.
+
+    Unknown fields are ignored: a server may be newer than its workers, and what a worker cannot read is dead-lettered.
+    """
+
+    model_config = ConfigDict(extra="ignore")
 
     instance_id: str
     incarnation: str | None = None
@@ -115,6 +120,11 @@ class _Item(Request):
     again: bool = False
     heartbeat_details: Any = None
     input: Any
+
+    @model_validator(mode="before")
+    @classmethod
+    def known_fields_only(cls, data: Any) -> Any:
+        return data
 
 
 def batch_of(tenant: str, queue: str, answer: dict[str, Any]) -> JobBatch:
