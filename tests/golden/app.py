@@ -1,6 +1,7 @@
 """The app whose instances are in the golden store. Recorded instances replay this code: do not change what it does.
 
-``GOLDEN_CHANGED`` deploys code that does not fit the instance ``blocked``.
+``GOLDEN_CHANGED`` deploys code that does not fit the instance ``blocked``. ``GOLDEN_HELD`` keeps the activity
+``count_on`` from ending.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import os
 
 from pydantic import BaseModel
 
-from holdfast import App, Context, Retry
+from holdfast import App, Context, Retry, activity_context
 
 app = App()
+
+LONG_SECONDS = 10 * 365 * 86400
 
 
 class Order(BaseModel):
@@ -33,6 +36,18 @@ async def fail(reason: str) -> None:
 @app.activity(queue="full")
 async def never_runs(text: str) -> None:
     pass
+
+
+@app.activity
+async def count_on() -> object:
+    reported = activity_context().heartbeat_details
+    if reported is None:
+        activity_context().heartbeat({"counted": 1})
+        raise ConnectionError("counts on later")
+    if os.environ.get("GOLDEN_HELD"):
+        activity_context().heartbeat({"counted": 2})
+        await asyncio.Event().wait()
+    return reported
 
 
 @app.orchestration
@@ -104,5 +119,28 @@ async def waits(ctx: Context) -> list[object]:
     if os.environ.get("GOLDEN_CHANGED"):
         await asyncio.sleep(1)
     first = await ctx.event("first")
-    async with asyncio.timeout(10 * 365 * 86400):
+    async with asyncio.timeout(LONG_SECONDS):
         return [first, await ctx.receive("notes")]
+
+
+@app.orchestration
+async def reporting(ctx: Context) -> object:
+    return await ctx.call(count_on, retry=Retry(max_attempts=2, first_delay=0.01, jitter=0))
+
+
+@app.orchestration(timeout_seconds=1)
+async def overdue(ctx: Context) -> None:
+    await ctx.event("never")
+
+
+@app.orchestration(version="1", timeout_seconds=LONG_SECONDS, retention_seconds=LONG_SECONDS)
+async def varied(ctx: Context, started: list[str]) -> None:
+    started.append(await ctx.sub(child, 1, detached=True))
+    left = asyncio.create_task(ctx.sub(waits, instance_id="abandoned", on_parent_end="abandon"))
+    await asyncio.wait([left], timeout=0.01)
+    ctx.continue_as_new(started, version="2")
+
+
+@app.orchestration(name="varied", version="2", timeout_seconds=LONG_SECONDS, retention_seconds=LONG_SECONDS)
+async def varied_again(ctx: Context, started: list[str]) -> int:
+    return len(started)

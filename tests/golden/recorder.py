@@ -33,6 +33,9 @@ STORE = HERE / "store.json"
 RECORDINGS = 5
 TABLES = ("metadata", "state", "holdfast_reminders")
 
+#: Where it is not the version declared last.
+VERSIONS = {"varied": {"version": "1"}}
+
 Json = dict[str, Any]
 
 
@@ -94,8 +97,8 @@ class Rest:
 
 
 @asynccontextmanager
-async def served(folder: Path, *options: str, changed: bool = False) -> AsyncIterator[Rest]:
-    with mock.patch.dict(os.environ, {"GOLDEN_CHANGED": "1"} if changed else {}):
+async def served(folder: Path, *options: str, **variables: str) -> AsyncIterator[Rest]:
+    with mock.patch.dict(os.environ, variables):
         server = Server(folder, "app:app", *options, imports=HERE)
         await server.start()
     try:
@@ -108,26 +111,37 @@ async def served(folder: Path, *options: str, changed: bool = False) -> AsyncIte
 
 async def store_everything(folder: Path) -> Json:
     """Fills the store in ``folder``, and returns the answers that later versions have to give."""
-    async with served(folder) as rest:
+    async with served(folder, GOLDEN_HELD="1") as rest:
         await store_queues(rest)
         await store_records(rest)
         await store_instances(rest)
-    async with served(folder, "--no-worker", changed=True) as rest:
+    async with served(folder, "--no-worker", GOLDEN_CHANGED="1") as rest:
         await rest.start("crowded", "crowded", 60)
         await rest.reaches("crowded", "ActivityScheduled", 60)
         await rest.becomes("blocked", "BLOCKED")
         for number in range(3):
             await rest.raise_event("blocked", "notes", {"number": number})
-        names = ("everything", "rounds", "large", "broken", "cancelled", "suspended", "blocked", "crowded", "later")
+        names = (
+            *("everything", "rounds", "large", "broken", "cancelled", "suspended", "blocked", "crowded", "later"),
+            *("again", "reporting", "overdue", "varied", await child_of(rest, "everything")),
+        )
         return {
             "statuses": {name: await rest.status(name) for name in names},
             "histories": {name: await rest.history(name) for name in names},
-            "earlier": await rest.history("rounds", execution_id=40),
+            "earlier": {
+                name: await rest.history(name, execution) for name, execution in (("rounds", 40), ("varied", 1))
+            },
             "queues": {name: await rest("GET", f"queue/{name}") for name in ("plain", "held", "spread")},
             "peeked": {
                 name: (await rest("GET", f"queue/{name}/peek?count=100"))["items"] for name in ("plain", "spread")
             },
         }
+
+
+async def child_of(rest: Rest, instance_id: str) -> str:
+    """Returns the id of the first child that an instance has started."""
+    started = (event for event in await rest.history(instance_id) if event["type"] == "SubOrchestrationScheduled")
+    return str(next(started)["instance_id"])
 
 
 async def store_queues(rest: Rest) -> None:
@@ -179,6 +193,20 @@ async def store_instances(rest: Rest) -> None:
     await rest.raise_event("everything", "notes", "not a number")
     await rest.raise_event("everything", "notes", "read me", "note-1")
     await rest.ended("everything")
+    await rest("POST", "orchestrations/everything/rerun", {"from": "failure", "instance_id": "again"})
+
+    async def lists_its_rerun() -> bool:
+        return (await rest.status("everything")).get("reruns") == ["again"]
+
+    await eventually(lists_its_rerun)
+    await rest.reaches("again", "EventSubscribed")
+    for name, given in (("reporting", None), ("overdue", None), ("varied", [])):
+        await rest(
+            "POST", f"orchestrations/{name}/start", {"instance_id": name, "input": given} | VERSIONS.get(name, {})
+        )
+    await rest.ended("overdue")
+    await rest.ended("varied")
+    await rest.reaches("reporting", "ActivityScheduled", 2)
     await rest.start("rounds", "rounds", 0)
     await rest("POST", "orchestrations/rounds/suspend")
     for number in range(40):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from typing import TYPE_CHECKING
@@ -25,6 +26,12 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Fields of events that take a minute, a clock that goes back, or a value that does not fit its type.
+NOT_RECORDED = {
+    ("OrchestrationFailed", "forced"),
+    ("RequestAnswered", "error_code"),
+    ("TimerCreated", "skew"),
+}
 GOLDEN: Json = json.loads(STORE.read_text("utf-8"))
 
 
@@ -47,19 +54,22 @@ async def test_this_build_stores_values_of_the_same_shapes(tmp_path: Path) -> No
     assert sorted(now - set(GOLDEN["shapes"])) == []
 
 
-def test_every_kind_of_event_is_in_it() -> None:
+def test_every_field_of_every_kind_of_event_is_in_it() -> None:
+    """When this fails, let the recorder store the new field, raise the format of instances, and record."""
     answers = GOLDEN["answers"]
-    histories = [*answers["histories"].values(), answers["earlier"]]
-    found = {event["type"] for events in histories for event in events}
-    known = {name for name, kind in vars(history).items() if isinstance(kind, type) and issubclass(kind, history.Event)}
-    assert known - {"Event"} - found == set()
+    histories = [*answers["histories"].values(), *answers["earlier"].values()]
+    found = {(event["type"], name) for events in histories for event in events for name in event}
+    kinds = [kind for kind in vars(history).values() if isinstance(kind, type) and issubclass(kind, history.Event)]
+    known = {(kind.__name__, field.name) for kind in kinds for field in dataclasses.fields(kind)}
+    missing = {(kind, name) for kind, name in known - found if kind != "Event"}
+    assert missing == NOT_RECORDED
 
 
 async def test_ended_instances_read_as_they_did(tmp_path: Path) -> None:
     restore(tmp_path)
     answers = GOLDEN["answers"]
     async with served(tmp_path) as rest:
-        for name in ("everything", "large", "broken", "cancelled"):
+        for name in ("everything", "large", "broken", "cancelled", "overdue", "varied"):
             assert await rest.status(name) == answers["statuses"][name]
             assert await rest.history(name) == answers["histories"][name]
 
@@ -114,6 +124,28 @@ async def test_waiting_instances_go_on(tmp_path: Path, name: str) -> None:
         assert (await rest.ended(name))["output"] == ([1, "last"] if name == "suspended" else [1, {"number": 0}])
 
 
+async def test_a_rerun_goes_on(tmp_path: Path) -> None:
+    restore(tmp_path)
+    async with served(tmp_path) as rest:
+        assert (await rest.status("again"))["rerun_of"] == GOLDEN["answers"]["statuses"]["again"]["rerun_of"]
+        await rest.raise_event("again", "approved", {"by": "bob"})
+        for request_id in ("r-1", "r-2"):
+            await rest("POST", f"orchestrations/again/requests/price?request_id={request_id}", "oar")
+        for note in ("not a number", "read me"):
+            await rest.raise_event("again", "notes", note)
+        ended = (await rest.ended("again"))["output"]
+        # One of the failures names the child, which has another id.
+        assert [text.split()[-1] for text in ended.pop("failures")] == ["stock", "negative", "ValidationError"]
+        source = GOLDEN["answers"]["statuses"]["everything"]["output"]
+        assert ended == {"doubled": source["doubled"], "approved": {"by": "bob"}, "note": source["note"]}
+
+
+async def test_an_activity_finds_what_it_reported_before(tmp_path: Path) -> None:
+    restore(tmp_path)
+    async with served(tmp_path) as rest:
+        assert (await rest.ended("reporting", 120))["output"] == {"counted": 2}
+
+
 async def test_unread_mail_and_undelivered_effects_arrive(tmp_path: Path) -> None:
     restore(tmp_path)
     async with served(tmp_path) as rest:
@@ -124,7 +156,7 @@ async def test_unread_mail_and_undelivered_effects_arrive(tmp_path: Path) -> Non
         assert (await rest.ended("crowded", 120))["status"] == "COMPLETED"
 
 
-@pytest.mark.parametrize("name", ["everything", "large", "broken", "cancelled"])
+@pytest.mark.parametrize("name", ["everything", "large", "broken", "cancelled", "overdue", "again", "varied"])
 def test_recorded_histories_replay(name: str) -> None:
     replay(app, {"instance_id": name, "events": GOLDEN["answers"]["histories"][name]})
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.orchestration.tags import Tags
     from holdfast.runtime.reads import Reads
 
-FORMAT = 4
+FORMAT = 5
 
 # Every turn rewrites the events that are not in a segment yet, so they must stay few.
 SEGMENT_EVENTS = 32
