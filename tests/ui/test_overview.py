@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.async_api import expect
+
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,6 +69,25 @@ async def test_a_damaged_queue_is_marked_among_the_others(
     page = (await open_page(own_server, "/#/queues")).page
     await expect(page.get_by_role("row", name="damaged damaged")).to_be_visible()
     await expect(page.get_by_role("row", name="whole 1 0 0")).to_be_visible()
+
+
+async def test_the_newest_tick_of_a_schedule_is_shown_first(
+    server: Server, open_page: Callable[..., Awaitable[Visit]], queue: str
+) -> None:
+    await server.call("PUT", f"/schedules/{queue}", {"orchestration": "report", "every_seconds": 1, "overlap": "allow"})
+
+    async def has_ticked_often() -> bool:
+        return len((await server.call("GET", f"/schedules/{queue}"))["last"]) >= 3
+
+    await eventually(has_ticked_often)
+    await server.call("POST", f"/schedules/{queue}/pause")
+    ticks = [tick["instance_id"] for tick in (await server.call("GET", f"/schedules/{queue}"))["last"]]
+    page = (await open_page(server, "/#/schedules")).page
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=queue, exact=True))
+    newest = row.get_by_role("cell").last.get_by_role("link")
+    await expect(newest).to_have_attribute("href", re.compile(f"/{ticks[0]}$"))
+    await row.get_by_role("link", name=queue, exact=True).click()
+    await expect(page.locator(".last li a:first-of-type")).to_have_text(ticks)
 
 
 async def test_a_schedule_is_made_changed_and_deleted(

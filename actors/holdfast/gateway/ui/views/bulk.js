@@ -8,6 +8,9 @@ const WORDS = {
   cancel: "Cancel", suspend: "Suspend", resume: "Resume", rerun: "Rerun from the failure", delete: "Delete",
 };
 const DANGEROUS = new Set(["cancel", "delete"]);
+// In one call, which has to be answered in time.
+const COUNTED_AT_ONCE = 1000;
+const DONE_AT_ONCE = 100;
 const REPEATED = new Set(["status", "tag"]);
 
 const one = {
@@ -36,7 +39,7 @@ async function matching(filter, action, progress) {
   let done = 0;
   const failed = [];
   for (let cursor; ;) {
-    const answer = await bulk(filter, action, cursor ? { cursor } : {});
+    const answer = await bulk(filter, action, { limit: DONE_AT_ONCE, ...(cursor && { cursor }) });
     done += answer.done;
     failed.push(...answer.failed);
     cursor = answer.next_cursor;
@@ -51,7 +54,7 @@ const said = (done, failed) => `${count(done, "instance")} done.${failed.length
 function bulk(filter, action, more) {
   const wanted = {};
   for (const key of new Set(filter.keys())) wanted[key] = REPEATED.has(key) ? filter.getAll(key) : filter.get(key);
-  return post("orchestrations/bulk", JSON.stringify({ action, filter: wanted, limit: 1000, ...more }));
+  return post("orchestrations/bulk", JSON.stringify({ action, filter: wanted, ...more }));
 }
 
 export function BulkActions({ chosen, filter, onDone }) {
@@ -65,7 +68,7 @@ export function BulkActions({ chosen, filter, onDone }) {
       setAsked({ action, text: count(chosen.length, "chosen instance") });
       return "";
     }
-    const { matched, next_cursor: more } = await bulk(filter, action, { dry_run: true });
+    const { matched, next_cursor: more } = await bulk(filter, action, { limit: COUNTED_AT_ONCE, dry_run: true });
     setAsked({ action, text: `${more ? `more than ${matched}` : matched} instances that match` });
     return "";
   });

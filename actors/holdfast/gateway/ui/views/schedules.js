@@ -37,7 +37,7 @@ export function Schedules() {
         <td><a class="name" href=${toSchedule(one.name)}>${one.name}</a><small>${one.orchestration}</small></td>
         <td class="roomy">${every(one)}</td>
         <td>${one.paused ? html`<span class="badge paused">paused</span>` : one.next_at[0] ? html`<${Time} at=${one.next_at[0]} kind="ahead" />` : "never"}</td>
-        <td><${Tick} tick=${one.last.at(-1)} /></td></tr>`)}</tbody></table>`
+        <td><${Tick} tick=${one.last[0]} /></td></tr>`)}</tbody></table>`
     : html`<div class="empty"><p>No schedules yet. ${operates ? "Make one above" : "An operator can make one"}, or declare one in code:</p>
         <pre tabindex="0">${'@app.schedule("0 6 * * *", timezone="Europe/Berlin")\n@app.orchestration\nasync def nightly(ctx: Context) -> None: ...'}</pre></div>`}</div>`}`;
 }
@@ -73,7 +73,7 @@ export function Schedule({ name }) {
     <${Tools} title="Schedule actions" actions=${actions} /><${Outcome} outcome=${outcome} /><${Problem} error=${error} />
     ${value && html`${value.paused && html`<p class="card note">Paused${value.paused_reason && `: ${value.paused_reason}`}</p>`}
       <div class="halves"><div class="half">
-        <${Card} title="Last ticks" name="last">${value.last.length ? html`<ul class="rows">${[...value.last].reverse().map((tick) => html`
+        <${Card} title="Last ticks" name="last">${value.last.length ? html`<ul class="rows">${value.last.map((tick) => html`
           <li key=${tick.at}><span>${moment(new Date(tick.at))}</span>${tick.instance_id && html`<a href=${toInstance(tick.instance_id)}>${tick.instance_id}</a>`}
             <${Tick} tick=${tick} />${tick.error && html`<span class="bad">${tick.error}</span>`}</li>`)}</ul>` : html`<p class="empty">None yet.</p>`}<//>
         <${Card} title="Next ticks" name="next">${value.next_at.length ? html`<ul class="rows">${value.next_at.map((at) => html`
