@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import Forbidden, SettingsError, Unavailable
 
@@ -30,7 +30,6 @@ VARIABLE = "HOLDFAST_ACTOR_SECRET"
 MIN_SECRET = 16
 
 OtherApps = Literal["public", "token", "none"]
-OTHER_APPS: tuple[OtherApps, ...] = get_args(OtherApps)
 
 # Used without a shared secret: then no other process can prove itself to this one.
 _RANDOM = secrets.token_bytes(32)
