@@ -51,6 +51,7 @@ from holdfast.gateway.orchestration_reruns import Reruns
 from holdfast.gateway.orchestrations import Orchestrations
 from holdfast.gateway.queues.routes import Queues
 from holdfast.gateway.queues.samples import QueueSamples
+from holdfast.gateway.quotas.creations import InstanceCreations
 from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.gateway.routing import Endpoints, PrefixRouter
 from holdfast.gateway.schedules import Schedules
@@ -167,12 +168,13 @@ def create_gateway(
     page.install(app)
     queues = Queues(host.client, quotas, alone=isinstance(host, InProcessHost))
     waits = NotifiedWaits(host.client)
-    orchestrations = Orchestrations(host.client, waits)
+    instance_creations = InstanceCreations(host.client, quotas)
+    orchestrations = Orchestrations(host.client, waits, instance_creations)
     requests = OrchestrationRequests(host.client, waits)
-    lists, reruns = OrchestrationLists(host.client), Reruns(host.client)
+    lists, reruns = OrchestrationLists(host.client), Reruns(host.client, instance_creations)
     bulk = BulkActions(host.client, reruns)
     idempotency = Idempotency(host.client, quotas, alone=isinstance(host, InProcessHost))
-    schedules = Schedules(host.client)
+    schedules = Schedules(host.client, quotas)
     inspection = Inspection()
     queue_stats = QueueStats(host.client, alone=isinstance(host, InProcessHost))
     samples = QueueSamples(queue_stats.take)

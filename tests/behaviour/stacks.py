@@ -43,6 +43,12 @@ max_queues = 3
 
 [tenants.ten-items]
 max_items = 10
+
+[tenants.three-instances]
+max_instances = 3
+
+[tenants.two-schedules]
+max_schedules = 2
 """
 
     def _serve(

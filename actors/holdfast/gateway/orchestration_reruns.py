@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.gateway.http_request import HttpRequest
+    from holdfast.gateway.quotas.creations import InstanceCreations
     from holdfast.orchestration.core.copies import Copy
     from holdfast.orchestration.core.history import Event
     from holdfast.runtime.contract import HostClient
@@ -78,7 +79,8 @@ FROM_FAILURE = Wanted(None)
 class Reruns:
     """The handler."""
 
-    def __init__(self, client: HostClient) -> None:
+    def __init__(self, client: HostClient, creations: InstanceCreations) -> None:
+        self._creations = creations
         self._batcher = CallBatcher.of(client, ORCHESTRATION_TYPE)
 
     def endpoints(self) -> Sequence[Endpoint]:
@@ -103,7 +105,9 @@ class Reruns:
         sent = dump({"copied": copy.dump(), "version": wanted.version})
         if len(sent) > _MOST_COPIED:
             raise _too_large()
-        answer = await self._ask(tenant, instance_id, "Rerun", sent)
+        async with self._creations.creating(tenant, instance_id) as creation:
+            answer = await self._ask(tenant, instance_id, "Rerun", sent)
+            creation.is_new = answer["created"]
         note = dump({"incarnation": copy.started.seed, "rerun_id": instance_id})
         with suppress(HoldfastError):  # the new instance sends it as well, until it arrives
             await self._ask(tenant, source, "NoteRerun", note)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast.gateway.http_request import HttpRequest
     from holdfast.gateway.notified_wait import NotifiedWaits
+    from holdfast.gateway.quotas.creations import InstanceCreations
     from holdfast.runtime.contract import HostClient
 
 
@@ -96,8 +97,9 @@ class StartBody(Request):
 class Orchestrations:
     """The handlers of the orchestration endpoints."""
 
-    def __init__(self, client: HostClient, waits: NotifiedWaits) -> None:
+    def __init__(self, client: HostClient, waits: NotifiedWaits, creations: InstanceCreations) -> None:
         self._client = client
+        self._creations = creations
         self._batcher = CallBatcher.of(client, ORCHESTRATION_TYPE)
         self._waits = waits
         self._fresh_ids = FreshIds.of(client)
@@ -134,7 +136,9 @@ class Orchestrations:
         tenant = call.caller.tenant
         given = body.instance_id
         with self._fresh_ids.name(tenant) if given is None else nullcontext(new_id(given)) as instance_id:
-            answer = await self._ask(qualify(tenant, instance_id), "Start", request)
+            async with self._creations.creating(tenant, instance_id) as creation:
+                answer = await self._ask(qualify(tenant, instance_id), "Start", request)
+                creation.is_new = answer["created"]
         result: Answer = {name: answer[name] for name in ("instance_id", "created", "delivered") if name in answer}
         return Accepted(result) if answer["created"] else result
 
@@ -149,7 +153,9 @@ class Orchestrations:
         return Accepted({"success": True, "delivered": answer["delivered"]})
 
     async def delete(self, call: HttpRequest) -> Answer:
-        return await self._ask(_address(call), "Delete", call.query(DeleteQuery).model_dump())
+        answer = await self._ask(_address(call), "Delete", call.query(DeleteQuery).model_dump())
+        self._creations.deleted(call.caller.tenant, call.parameters[0])
+        return answer
 
     async def wait(self, call: HttpRequest) -> Answer:
         """Returns the status when the instance has ended or the time is up."""

@@ -11,6 +11,8 @@ from holdfast.errors import NotFound
 from holdfast.gateway.auth.principal import Role
 from holdfast.gateway.openapi import schedules as documents
 from holdfast.gateway.query_params import INTEGER
+from holdfast.gateway.quotas.creations import Creations
+from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.gateway.routing import Accepted, Endpoint
 from holdfast.kinds import SCHEDULE_INDEX_TYPE, SCHEDULE_TYPE
 from holdfast.names import qualify
@@ -20,15 +22,18 @@ from holdfast.schedules.index import index_of
 from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from holdfast.gateway.http_request import HttpRequest
+    from holdfast.gateway.quotas.quotas import Quotas
     from holdfast.runtime.contract import HostClient
 
 Answer = dict[str, Any]
 
 # A page ends before this size, but has at least one schedule.
 _PAGE_BYTES = 3 * 1024 * 1024
+# The names that are read at once to count a tenant's schedules.
+_COUNTED_AT_ONCE = 1000
 
 
 class ListQuery(BaseModel):
@@ -41,16 +46,17 @@ class ListQuery(BaseModel):
 class Schedules:
     """The handlers of the schedule endpoints."""
 
-    def __init__(self, client: HostClient) -> None:
+    def __init__(self, client: HostClient, quotas: Quotas = NO_QUOTAS) -> None:
         self._client = client
+        self._creations = Creations("schedules", lambda tenant: quotas.of(tenant).max_schedules, self._count)
 
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/schedules/{name}"
         return [
             Endpoint("GET", "/schedules", self.list, documents.listed(ListQuery), Role.READER, bulky=True),
-            Endpoint("PUT", one, self._sending("Put", body=True), documents.PUT, Role.OPERATOR),
+            Endpoint("PUT", one, self.put, documents.PUT, Role.OPERATOR),
             Endpoint("GET", one, self._sending("Get"), documents.GET, Role.READER),
-            Endpoint("DELETE", one, self._accepting("Delete"), documents.DELETE, Role.OPERATOR),
+            Endpoint("DELETE", one, self.delete, documents.DELETE, Role.OPERATOR),
             Endpoint("POST", f"{one}/pause", self._accepting("Pause"), documents.PAUSE, Role.OPERATOR),
             Endpoint("POST", f"{one}/resume", self._accepting("Resume"), documents.RESUME, Role.OPERATOR),
             Endpoint("POST", f"{one}/trigger", self._accepting("Trigger"), documents.TRIGGER, Role.OPERATOR),
@@ -78,6 +84,35 @@ class Schedules:
             await call.pause()
         shown: Answer = {"schedules": found}
         return shown | {"next_cursor": names[read - 1]} if len(names) > read else shown
+
+    async def put(self, call: HttpRequest) -> Answer:
+        tenant, name = call.caller.tenant, check_schedule_name(call.parameters[0])
+
+        async def exists() -> bool:
+            with suppress(NotFound):
+                await self._ask(qualify(tenant, name), "Get", None)
+                return True
+            return False
+
+        async with self._creations.creating(tenant, name, exists):
+            return await self._sending("Put", body=True)(call)
+
+    async def delete(self, call: HttpRequest) -> Answer:
+        answer = await self._accepting("Delete")(call)
+        self._creations.deleted(call.caller.tenant, call.parameters[0])
+        return answer
+
+    async def _count(self, tenant: str, names: Collection[str]) -> tuple[int, set[str]]:
+        """Returns the number of a tenant's schedules, and those of ``names`` that are listed."""
+        number, after, listed = 0, "", set()
+        while True:
+            asked = dump({"after": after, "limit": _COUNTED_AT_ONCE})
+            page = load(await self._client.invoke_method(SCHEDULE_INDEX_TYPE, index_of(tenant), "List", asked))
+            number += len(page)
+            listed.update(page)
+            if len(page) < _COUNTED_AT_ONCE:
+                return number, listed.intersection(names)
+            after = page[-1]
 
     def _sending(self, method: str, *, body: bool = False) -> Callable[[HttpRequest], Awaitable[Answer]]:
         async def send(call: HttpRequest) -> Answer:

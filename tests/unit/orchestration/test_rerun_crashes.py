@@ -11,6 +11,8 @@ import pytest
 from holdfast import App, Context
 from holdfast.errors import Unavailable
 from holdfast.gateway.orchestration_reruns import Reruns, Wanted
+from holdfast.gateway.quotas.creations import InstanceCreations
+from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.runtime.simulated import VirtualTimeLoop
 from holdfast.server import OWN_ACTORS
@@ -75,7 +77,9 @@ class Stage(InstanceStage):
             if self.host.crashed.is_set():
                 await self.restart()
             try:
-                return await Reruns(self.host.client).rerun("default", "source", Wanted(None, "again"))
+                return await Reruns(self.host.client, InstanceCreations(self.host.client, NO_QUOTAS)).rerun(
+                    "default", "source", Wanted(None, "again")
+                )
             except Unavailable:
                 await asyncio.sleep(0.1)
 

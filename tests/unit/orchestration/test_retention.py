@@ -11,6 +11,8 @@ import pytest
 
 from holdfast import App, Context
 from holdfast.gateway.orchestration_reruns import Reruns, Wanted
+from holdfast.gateway.quotas.creations import InstanceCreations
+from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.idempotency.interface import record_id
 from holdfast.kinds import IDEMPOTENCY_TYPE, INSTANCE_INDEX_TYPE, ORCHESTRATION_TYPE
 from holdfast.orchestration.actor.actor import orchestration_actor
@@ -192,7 +194,9 @@ async def test_a_rerun_is_kept_from_its_own_end_on(stage: Stage) -> None:
     await stage.begin("i", "waiting")
     await stage.ask("i", "RaiseEvent", name="go", data=1)
     await asyncio.sleep(KEPT - 10)
-    await Reruns(stage.host.client).rerun("default", "i", Wanted(3, "again"))
+    await Reruns(stage.host.client, InstanceCreations(stage.host.client, NO_QUOTAS)).rerun(
+        "default", "i", Wanted(3, "again")
+    )
     await stage.ask("again", "RaiseEvent", name="go", data=2)
     await asyncio.sleep(20)
     assert not await stage.exists("i")

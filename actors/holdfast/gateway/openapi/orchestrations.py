@@ -184,6 +184,7 @@ def rerun(body: type[BaseModel]) -> Document:
         {"instance_id": "order-17-again", "created": True},
         errors.NotFound,
         errors.Conflict,
+        errors.Capacity,
         body=body,
         sent={"from": "failure", "instance_id": "order-17-again"},
         required=False,

@@ -101,6 +101,7 @@ PUT = document(
     ScheduleAnswer,
     _EXAMPLE,
     errors.NotFound,
+    errors.Capacity,
     body=inlined(requests.Put),
     sent={"orchestration": "report", "cron": "0 6 * * *", "timezone": "Europe/Berlin", "input": {"format": "pdf"}},
 )

@@ -29,6 +29,9 @@ class Quota:
     max_bytes: int | None = None
     #: Bytes of the idempotency records that have not expired.
     max_idempotency_bytes: int | None = None
+    #: Instances of orchestrations, ended ones included.
+    max_instances: int | None = None
+    max_schedules: int | None = None
     requests_per_second: float | None = None
 
     @property
@@ -82,6 +85,8 @@ class _Table(BaseModel):
     max_items: Annotated[int | None, Field(ge=0, le=2**53)] = None
     max_bytes: Annotated[int | None, Field(ge=0, le=2**53)] = None
     max_idempotency_bytes: Annotated[int | None, Field(ge=0, le=2**53)] = None
+    max_instances: Annotated[int | None, Field(ge=0, le=2**53)] = None
+    max_schedules: Annotated[int | None, Field(ge=0, le=2**53)] = None
     requests_per_second: Annotated[float | None, Field(gt=0, le=1e9, allow_inf_nan=False)] = None
 
 

@@ -1,7 +1,8 @@
 """Keeps the most recently used instances in memory between their turns, and evicts the others.
 
 An evicted instance releases its state and its code; both are restored from the store when needed. The memory of a
-process therefore depends on its activity, not on the number of waiting instances, nor on the size of their inputs and mail.
+process therefore depends on its activity, not on the number of waiting instances, nor on the size of their inputs and
+mail.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.kinds import INSTANCE_INDEX_TYPE
 from holdfast.orchestration.index.entries import Entry
-from holdfast.orchestration.index.instance_index import SHARDS, shards_of
+from holdfast.orchestration.index.instance_index import MOST_NOTES, SHARDS, shard_of, shards_of
 from holdfast.orchestration.index.search import Found
 from holdfast.runtime.serialization import dump, load
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from holdfast.orchestration.index.search import Search
     from holdfast.runtime.contract import HostClient
 
@@ -73,3 +75,24 @@ async def counts(client: HostClient, tenant: str) -> dict[str, dict[str, int]]:
             for status, number in statuses.items():
                 numbers[name][status] += number
     return {name: dict(sorted(numbers[name].items())) for name in sorted(numbers)}
+
+
+async def count(client: HostClient, tenant: str, ids: Collection[str]) -> tuple[int, set[str]]:
+    """Returns the number of a tenant's instances, and those of ``ids`` that this number includes."""
+    by_shard: dict[str, list[str]] = {shard: [] for shard in shards_of(tenant)}
+    for instance_id in ids:
+        by_shard[shard_of(instance_id, tenant)].append(instance_id)
+
+    async def ask(shard: str, ids: list[str]) -> tuple[int, set[str]]:
+        listed: set[str] = set()
+        number = 0
+        for start in range(0, max(1, len(ids)), MOST_NOTES):
+            asked = dump({"ids": ids[start : start + MOST_NOTES]})
+            answer = load(await client.invoke_method(INSTANCE_INDEX_TYPE, shard, "Count", asked))
+            # Ids of an earlier part may have been listed since: they count twice until the next call, not never.
+            number = answer["count"]
+            listed.update(answer["listed"])
+        return number, listed
+
+    answers = await asyncio.gather(*(ask(shard, ids) for shard, ids in by_shard.items()))
+    return sum(number for number, _ in answers), set().union(*(listed for _, listed in answers))

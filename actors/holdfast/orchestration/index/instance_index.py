@@ -59,6 +59,10 @@ class InstanceIndexInterface(ActorInterface):
     async def Counts(self) -> dict[str, dict[str, int]]:
         """Returns the number of instances by name and status."""
 
+    @abstractmethod
+    async def Count(self, data: dict[str, Any]) -> dict[str, Any]:
+        """``{ids}``: returns the ``count`` of all instances, and which of these ids it has ``listed``."""
+
 
 class NotedEntry(Request):
     name: str
@@ -95,6 +99,10 @@ class FindRequest(Request):
     position: Annotated[tuple[float, str] | None, Field(strict=False)] = None
 
 
+class CountRequest(Request):
+    ids: Annotated[list[str], Field(fail_fast=True, max_length=MOST_NOTES)]
+
+
 class InstanceIndexActor(InternalActor, InstanceIndexInterface):
     """One shard of a tenant's instances."""
 
@@ -129,6 +137,14 @@ class InstanceIndexActor(InternalActor, InstanceIndexInterface):
     async def Counts(self) -> dict[str, dict[str, int]]:
         async with self.work.turn() as turn:
             return Shard(await turn.load(HEAD)).counts
+
+    async def Count(self, data: dict[str, Any]) -> dict[str, Any]:
+        ids = CountRequest.parse(data).ids
+        async with self.work.turn() as turn:
+            shard = Shard(await turn.load(HEAD))
+            listed = await turn.drive(shard.listed(ids))
+            _evict(turn)
+            return {"count": shard.count, "listed": listed}
 
 
 async def _save(turn: Turn, shard: Shard) -> None:

@@ -14,7 +14,7 @@ from holdfast.orchestration.index.entries import ALL, IDS, Entry, measure, size
 from holdfast.orchestration.index.tree import ROOT, Tree, page_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from holdfast.orchestration.index.tree import Key
     from holdfast.runtime.reads import Reads
@@ -80,6 +80,21 @@ class Shard:
         if known is None or entry.value != known.value or entry.created_at != known.created_at:
             for key in entry.keys():  # noqa: SIM118
                 yield from tree.put(key, entry.value)
+
+    @property
+    def count(self) -> int:
+        """The number of instances."""
+        return sum(number for statuses in self.counts.values() for number in statuses.values())
+
+    def listed(self, ids: Iterable[str]) -> Reads[list[str]]:
+        """Reads which of these instances have an entry."""
+        ids = list(ids)
+        yield from self.tree.fetch(list(map(_id_key, ids)))
+        found: list[str] = []
+        for instance_id in ids:
+            if (yield from self.tree.get(_id_key(instance_id))) is not None:
+                found.append(instance_id)
+        return found
 
     def changes(self) -> dict[str, Any]:
         """Returns the state values that changed since the last call; None deletes a value."""

@@ -127,6 +127,7 @@ _SCHEMAS: dict[tuple[str, str], Schema] = {
     (SCHEDULE_INDEX_TYPE, "List"): schedule_requests.ListRequest.model_json_schema(),
     (INSTANCE_INDEX_TYPE, "Update"): index.NotesRequest.model_json_schema(),
     (INSTANCE_INDEX_TYPE, "Find"): index.FindRequest.model_json_schema(),
+    (INSTANCE_INDEX_TYPE, "Count"): index.CountRequest.model_json_schema(),
     (RECORD_USAGE_TYPE, "Add"): Report.model_json_schema(),
     (NOTIFIER_TYPE, "Notify"): _NOTIFICATION,
     **{(kind, name): _STRING for kind in (QUEUE_INDEX_TYPE, SCHEDULE_INDEX_TYPE) for name in ("Add", "Remove")},
