@@ -104,7 +104,9 @@ async def test_the_command_line_does_all_of_it(server: Server) -> None:
             server.url,
             "--json",
         ]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        run = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True
+        )
         return json.loads(run.stdout)
 
     made = holdfast("put", "s", "double", "3", "--cron", "0 6 * * *", "--timezone", "Europe/Berlin", "--paused")
@@ -119,4 +121,7 @@ async def test_the_command_line_does_all_of_it(server: Server) -> None:
         return "s" in [one["name"] for one in holdfast("list")["schedules"]]
 
     await eventually(listed, what="the schedule is listed")
-    assert holdfast("delete", "s") == {"success": True}
+    with pytest.raises(subprocess.CalledProcessError):
+        holdfast("delete", "s")  # asks, and nobody answers
+    assert holdfast("show", "s")["name"] == "s"
+    assert holdfast("delete", "s", "--yes") == {"success": True}

@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.cli import printing
 from holdfast.cli.options import option
 from holdfast.cli.queue_input import from_arguments
-from holdfast.cli.session import EXIT_CODES, NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
+from holdfast.cli.session import NOTHING_THERE, RemoteGroup, server_command, show_done, show_json
 from holdfast.client.api.schedules import list_schedules
 from holdfast.logs import counted
 
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
     from holdfast.cli.session import Server
     from holdfast.client.api.schedules import Answer
+
+EXIT_CODES = """\b
+Exit codes:
+  0  done
+  1  refused, or failed
+  2  wrong usage, or a value the server rejects
+  3  nothing there: no such schedule, no orchestration of that name; or there are no schedules
+  5  the server cannot be reached; nothing was done
+  6  no clear response; it may or may not have been done
+  7  no room: too many instances of the schedule have yet to be started
+"""
 
 _PAGE = 50
 
@@ -107,7 +118,7 @@ def pause(server: Server, as_json: bool, name: str) -> None:
     """Stop the ticks of a schedule until it is resumed."""
     with server.connect() as session:
         answer = session.ask(session.schedule(name).pause())
-    show_done(answer, as_json, f"{name} is paused.")
+    show_done(answer, as_json, f"{name} paused")
 
 
 @schedule.command(short_help="Continue a paused schedule.")
@@ -117,7 +128,7 @@ def resume(server: Server, as_json: bool, name: str) -> None:
     """Continue a paused schedule. Ticks of the pause do not run."""
     with server.connect() as session:
         answer = session.ask(session.schedule(name).resume())
-    show_done(answer, as_json, f"{name} is resumed.")
+    show_done(answer, as_json, f"{name} resumed")
 
 
 @schedule.command(short_help="Start an instance now.")
@@ -139,17 +150,20 @@ def backfill(server: Server, as_json: bool, name: str, since: str, until: str) -
     """Start the instances of all ticks in a time, each once."""
     with server.connect() as session:
         answer = session.ask(session.schedule(name).backfill(since, until))
-    show_done(answer, as_json, f"{counted(answer['ticks'], 'tick')} of {name} will run.")
+    show_done(answer, as_json, f"{counted(answer['ticks'], 'tick')} of {name} will run")
 
 
 @schedule.command(short_help="Delete a schedule.")
 @_name
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @server_command
-def delete(server: Server, as_json: bool, name: str) -> None:
+def delete(server: Server, as_json: bool, name: str, yes: bool) -> None:
     """Delete a schedule. Its instances stay."""
+    if not yes:
+        click.confirm(f"Delete the schedule {name} for good?", abort=True, err=True)
     with server.connect() as session:
         answer = session.ask(session.schedule(name).delete())
-    show_done(answer, as_json, f"{name} is deleted.")
+    show_done(answer, as_json, f"{name} deleted")
 
 
 def _table(found: list[Answer]) -> RenderableType:
