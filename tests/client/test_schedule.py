@@ -104,9 +104,7 @@ async def test_the_command_line_does_all_of_it(server: Server) -> None:
             server.url,
             "--json",
         ]
-        run = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True
-        )
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
         return json.loads(run.stdout)
 
     made = holdfast("put", "s", "double", "3", "--cron", "0 6 * * *", "--timezone", "Europe/Berlin", "--paused")
