@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from generators.commands import default, meaning, option_list
 from generators.tables import code, prose, table
@@ -12,8 +11,11 @@ from holdfast.cli.dev import dev
 from holdfast.cli.queue import queue
 from holdfast.cli.serve import serve
 from holdfast.cli.worker import worker
-from holdfast.gateway.quotas.quotas import Quota
+from holdfast.gateway.quotas.quotas import QuotaTable
 from holdfast.pushpop.api.config import QueueConfig
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _COMMANDS = {
     "Server": ("`holdfast serve`", serve),
@@ -22,13 +24,6 @@ _COMMANDS = {
     "Commands that call a server": ("`holdfast queue`, `orchestration`, `schedule` and `idempotency`", None),
 }
 _CONNECTION = ("url", "token_file", "token", "tenant", "timeout", "as_json")
-_QUOTAS = {
-    "max_queues": "queues",
-    "max_items": "waiting, delayed and locked items in all queues together",
-    "max_bytes": "bytes of these items",
-    "max_idempotency_bytes": "bytes of the idempotency records that have not expired",
-    "requests_per_second": "requests per second",
-}
 
 
 def page() -> str:
@@ -44,8 +39,12 @@ def page() -> str:
         parts += [f"## {heading}", f"Options of {names}:"]
         parts.append(table(("key in `holdfast.toml`", "variable", "default", "meaning"), rows))
     parts += ["## Queue", "`PUT /queue/{queue}/config`, `client.queue(…).set_config(…)`, `holdfast queue config`:"]
-    parts.append(_queue())
-    parts += ["## Tenant", 'Tables `[tenants.NAME]` of `holdfast.toml`, and `[tenants."*"]` for all others:', _quotas()]
+    parts.append(_fields(QueueConfig))
+    parts += [
+        "## Tenant",
+        'Tables `[tenants.NAME]` of `holdfast.toml`, and `[tenants."*"]` for all others; null is no limit:',
+        _fields(QuotaTable),
+    ]
     return "\n\n".join(parts)
 
 
@@ -53,10 +52,10 @@ def _key(variable: str) -> str:
     return variable.removeprefix("HOLDFAST_").replace("_", "-").lower()
 
 
-def _queue() -> str:
-    fields: dict[str, Any] = QueueConfig.model_json_schema()["properties"]
+def _fields(model: type[BaseModel]) -> str:
+    fields: dict[str, Any] = model.model_json_schema()["properties"]
     rows = [
-        (code(name), _limits(field), code(json.dumps(field.get("default"))), prose(field["description"]))
+        (code(name), _limits(field), code(json.dumps(field.get("default"))), prose(field.get("description", "")))
         for name, field in fields.items()
     ]
     return table(("key", "value", "default", "meaning"), rows)
@@ -71,8 +70,3 @@ def _limits(field: dict[str, Any]) -> str:
         return str(kind["type"]) + nullable
     sign = "above" if "exclusiveMinimum" in kind else "from"
     return f"{kind['type']} {sign} {least:g} to {kind['maximum']:.16g}{nullable}"
-
-
-def _quotas() -> str:
-    rows = [(code(field.name), "no limit", _QUOTAS[field.name]) for field in dataclasses.fields(Quota)]
-    return table(("key", "default", "limits"), rows)

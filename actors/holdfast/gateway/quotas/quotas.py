@@ -78,16 +78,25 @@ class Quotas:
 NO_QUOTAS = Quotas()
 
 
-class _Table(BaseModel):
+_Number = Annotated[int | None, Field(ge=0, le=2**53)]
+
+
+class QuotaTable(BaseModel):
+    """A table ``[tenants.NAME]`` of the settings file."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    max_queues: Annotated[int | None, Field(ge=0, le=2**53)] = None
-    max_items: Annotated[int | None, Field(ge=0, le=2**53)] = None
-    max_bytes: Annotated[int | None, Field(ge=0, le=2**53)] = None
-    max_idempotency_bytes: Annotated[int | None, Field(ge=0, le=2**53)] = None
-    max_instances: Annotated[int | None, Field(ge=0, le=2**53)] = None
-    max_schedules: Annotated[int | None, Field(ge=0, le=2**53)] = None
-    requests_per_second: Annotated[float | None, Field(gt=0, le=1e9, allow_inf_nan=False)] = None
+    max_queues: Annotated[_Number, Field(description="Queues.")] = None
+    max_items: Annotated[_Number, Field(description="Waiting, delayed and locked items in all queues together.")] = None
+    max_bytes: Annotated[_Number, Field(description="Bytes of these items.")] = None
+    max_idempotency_bytes: Annotated[
+        _Number, Field(description="Bytes of the idempotency records that have not expired.")
+    ] = None
+    max_instances: Annotated[_Number, Field(description="Instances of orchestrations, ended ones included.")] = None
+    max_schedules: Annotated[_Number, Field(description="Schedules.")] = None
+    requests_per_second: Annotated[
+        float | None, Field(gt=0, le=1e9, allow_inf_nan=False, description="Requests per second.")
+    ] = None
 
 
 def _read(tenant: str, table: Any) -> Quota:
@@ -95,7 +104,7 @@ def _read(tenant: str, table: Any) -> Quota:
         if tenant != OTHERS:
             check_tenant(tenant)
         values = {key.replace("-", "_"): value for key, value in dict(table).items()}
-        return Quota(**_Table.model_validate(values).model_dump())
+        return Quota(**QuotaTable.model_validate(values).model_dump())
     except ValidationError as error:
         raise SettingsError(f"tenants.{tenant}: {explain(error)}") from error
     except InvalidRequest as error:
