@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast import App, Context
 from holdfast.gateway.metrics import event_loop
+from tests.behaviour.security.fuzz.server import PAUSED
 from tests.behaviour.security.fuzz.stacks import StackSampler
 
 app = App()
@@ -15,6 +16,12 @@ StackSampler().start(logging.getLogger(event_loop.__name__))
 
 @app.activity
 async def repeat(value: Any) -> Any:
+    return value
+
+
+@app.activity(queue=PAUSED)
+async def never_run(value: Any) -> Any:
+    """Its queue is paused: it is awaited until a request reports an outcome."""
     return value
 
 
@@ -27,6 +34,12 @@ async def echo(ctx: Context, value: Any = None) -> Any:
 async def waiting(ctx: Context, value: Any = None) -> Any:
     """Ends after the event ``go``."""
     return [value, await ctx.event("go")]
+
+
+@app.orchestration
+async def beating(ctx: Context, value: Any = None) -> Any:
+    """Calls an activity as the second event of its history, for which requests send heartbeats."""
+    return await ctx.call(never_run, value)
 
 
 @app.orchestration

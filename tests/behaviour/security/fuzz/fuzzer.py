@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SENDERS = 6
 ANSWER_SECONDS = 30.0
+#: How long a stream of events is read. Its first event comes within a second.
+STREAM_SECONDS = 2.0
 _REFILL_SECONDS = 4.0
 _LOOK_SECONDS = 0.2
 _LEARNED_BYTES = 64 * 1024
@@ -107,6 +109,9 @@ class Fuzzer:
             status = (await self._ask(_operator_of(tenant), "GET", "/queue/spread")).ok()
             assert status["count"] > 0
             assert status["locked"] > 0
+            heartbeat = {"execution_id": 1, "scheduled_seq": 2, "details": "1"}
+            beating = await self._ask(_operator_of(tenant), "POST", "/orchestrations/beating/heartbeat", heartbeat)
+            assert beating.ok()["awaited"]
         models = dict(document["components"]["schemas"])
         for operation in (*self._routes, *self._actor_methods):
             models |= (operation.body or {}).get("$defs", {})
@@ -192,7 +197,9 @@ class Fuzzer:
             body = _in_pieces(body)
         url = URL(self._server.url + request.path, encoded=True)
         async with self._session.request(request.operation.verb, url, data=body, headers=request.headers) as answer:
-            return Answer(answer.status, answer.headers, await answer.read())
+            is_stream = request.operation.is_stream and answer.content_type == "text/event-stream"
+            read = await _read_for_a_while(answer) if is_stream else await answer.read()
+            return Answer(answer.status, answer.headers, read)
 
     async def _ask(self, caller: Caller, verb: str, path: str, body: Any = None) -> Answer:
         """A request that is as it should be; its answer is checked like any other."""
@@ -265,6 +272,16 @@ def _ends(text: str, most: int = 1500) -> str:
 
 def _operator_of(tenant: str) -> Caller:
     return next(caller for caller in CALLERS if (caller.role, caller.tenant) == ("operator", tenant))
+
+
+async def _read_for_a_while(answer: aiohttp.ClientResponse) -> bytes:
+    """Reads a stream until it has told of a change, or nothing comes for a while."""
+    read = b""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STREAM_SECONDS):
+            while b"data: " not in read and (piece := await answer.content.readany()):
+                read += piece
+    return read
 
 
 async def _in_pieces(body: bytes) -> AsyncIterator[bytes]:

@@ -48,6 +48,13 @@ _CALL: Schema = {
     "required": ["method", "data"],
     "properties": {"method": {"enum": ["Push", "Pop", "Peek", "Stats", "Status", "Start", "Watch"]}, "data": _ANY},
 }
+_TOPIC: Schema = {
+    "enum": [
+        *("instances", "queues", "instance:", "queue:", "queue:..", "everything", "instance:unknown"),
+        *(f"instance:{name}" for name in INSTANCES),
+        *(f"queue:{name}" for name in QUEUES),
+    ]
+}
 _BATCH: Schema = {"type": "object", "required": ["calls"], "properties": {"calls": {"type": "array", "items": _CALL}}}
 _NOTIFICATION: Schema = {
     "type": "object",
@@ -166,6 +173,8 @@ class Operation:
     max_body: int = MAX_CALL
     #: The ids of actors that ``{actor}`` stands for.
     actors: tuple[str, ...] = ()
+    #: Whether its answer has no end: the caller reads it for a while, and disconnects.
+    is_stream: bool = False
 
     @property
     def route(self) -> str:
@@ -202,9 +211,10 @@ def undescribed() -> Iterator[Operation]:
         "/queue",
         "/v1.0",
         "/actors/x/y/method/z",
-        "/events",
     ):
         yield Operation("GET", path)
+    for topics in (0, 1, 3):
+        yield Operation("GET", "/events", query=(("topic", _TOPIC),) * topics, is_stream=True)
     for verb in ("PATCH", "HEAD", "OPTIONS", "TRACE"):
         yield Operation(verb, "/queue/{queue}/push")
     yield Operation("POST", "/dapr/config", body=_ANY)

@@ -34,7 +34,10 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "of": ("activity", "sub"),
     "owner": ("abcdefghijklmnop", "worker-1"),
     "status": ("RUNNING", "COMPLETED", "FAILED", "SUSPENDED"),
+    "details": ('{"done": 120}', "null", '"x"', "[[[", "NaN", '"' + "x" * 100_000 + '"'),
 }
+#: The call of the activity that is awaited.
+_CALLED = {"execution_id": 1, "scheduled_seq": 2}
 # Which learned ids stand for which field.
 _LEARNED = {
     "lock_id": "lock",
@@ -119,6 +122,8 @@ class Sampler:
                 return self._array(schema, chance, payload, name)
             case "string":
                 return self._string(schema, chance)
+            case "integer" if name in _CALLED and chance.random() < 0.7:
+                return _CALLED[name]
             case "integer":
                 return chance.choice([*_bounds(schema), chance.randrange(0, 100)])
             case "number":

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 TENANTS = ("acme", "rival")
 QUEUES = ("full", "spread", "large", "limited", "dedup")
-INSTANCES = ("waiting-0", "waiting-1", "suspended", "ended", "failed", "letters", "parent", "serving")
+INSTANCES = ("waiting-0", "waiting-1", "suspended", "ended", "failed", "letters", "parent", "serving", "beating")
+#: A queue of activities that no worker gets.
+PAUSED = "paused-activities"
 SCHEDULES = ("often", "paused")
 KEYS = ("begun", "committed", "failed")
 #: In every payload of a tenant, and in nothing else.
@@ -79,6 +81,7 @@ async def configure(ask: Ask) -> None:
     for queue, config in (
         ("full", {"max_locks": 100}),
         ("spread", {"partitions": 4, "max_locks": 100}),
+        (PAUSED, {"paused": True}),
         ("large", {"max_locks": 20, "max_deliveries": 3}),
         ("limited", {"capacity": 40, "rate_per_second": 50, "default_ttl_seconds": 60}),
         ("dedup", {"max_deliveries": 2, "dead_letter_queue": "full-deadletter", "expired_to_dead_letters": True}),
