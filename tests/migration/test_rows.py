@@ -7,12 +7,13 @@ import json
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner
+from yarl import URL
 
 from holdfast.cli.main import cli
 from holdfast.errors import HoldfastError
@@ -20,12 +21,15 @@ from holdfast.kinds import IDEMPOTENCY_TYPE, OWN_TYPES, WAKE_LIST_TYPE
 from holdfast.runtime.embedded import sqlite
 from holdfast.runtime.embedded.data_folder import DataFolder
 from holdfast.runtime.late_reminders import WAKE
+from holdfast.state_store.postgresql_table import PostgresqlSource
 from tests.golden.test_golden import GOLDEN
 from tests.golden.test_golden import restore as restore_golden
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
+
+    from holdfast.state_store.rows import StoredRow
 
 pytestmark = pytest.mark.xdist_group("migration")
 
@@ -254,6 +258,46 @@ async def test_databases_in_use_are_refused(tmp_path: Path, new_database: Callab
         with pytest.raises(HoldfastError, match=r"has 1 other connections: daprd \(process \d+\). Stop the servers"):
             moved(source, postgresql, "--create", "v2")
         moved(source, postgresql, "--create", "v2", "--ignore-connections")
+
+
+async def test_connections_of_another_role_are_seen_without_privileges(
+    tmp_path: Path, new_database: Callable[[], Awaitable[str]]
+) -> None:
+    """PostgreSQL then hides what kind of connections they are."""
+    source = make_file(tmp_path / "data" / "holdfast.db", [("holdfast||Cart||1||value", "1", 0, None)])
+    postgresql = await new_database()
+    moved(source, postgresql, "--create", "v2")
+    as_mover = str(URL(postgresql).with_user("mover").with_password("of-the-mover"))
+    target = f"sqlite://{tmp_path}/back/holdfast.db"
+    with psycopg.connect(postgresql, application_name="daprd", autocommit=True) as connected:
+        connected.execute("CREATE ROLE mover LOGIN PASSWORD 'of-the-mover'")
+        connected.execute("GRANT SELECT ON state TO mover")
+        with pytest.raises(HoldfastError, match=r"has 1 other connections: .*process \d+"):
+            moved(as_mover, target)
+    moved(as_mover, target)
+
+
+async def test_a_source_that_comes_into_use_meanwhile_is_refused(
+    tmp_path: Path, new_database: Callable[[], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its server stores from then on would be left behind."""
+    source = make_file(tmp_path / "data" / "holdfast.db", [("holdfast||Cart||1||value", "1", 0, None)])
+    postgresql = await new_database()
+    moved(source, postgresql, "--create", "v2")
+    target = tmp_path / "state.db"
+    rows = PostgresqlSource.rows
+    with ExitStack() as stack:
+
+        def rows_while_daprd_starts(self: PostgresqlSource, app_id: str) -> Iterator[StoredRow]:
+            yield from rows(self, app_id)
+            stack.enter_context(psycopg.connect(postgresql, application_name="daprd"))
+
+        monkeypatch.setattr(PostgresqlSource, "rows", rows_while_daprd_starts)
+        with pytest.raises(HoldfastError, match=r"has 1 other connections: daprd \(process \d+\). Stop the servers"):
+            moved(postgresql, f"sqlite://{target}")
+        with closing(sqlite3.connect(target)) as connection:
+            assert connection.execute("SELECT * FROM sqlite_master").fetchall() == []
+        moved(postgresql, f"sqlite://{target}", "--ignore-connections")
 
 
 @pytest.mark.parametrize(

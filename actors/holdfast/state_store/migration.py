@@ -85,6 +85,8 @@ def migrate(
         work = _Work(source, target, Moved(app_id, to_app_id), retention_seconds, progress)
         target.write(work.rows())
         work.verify()
+        # What a server has stored in the source meanwhile would be left behind.
+        source.check_alone()
         target.commit()
     return work.moved
 

@@ -67,10 +67,10 @@ class _PostgresqlTable:
             self._connection = psycopg.connect(
                 url.url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name=_NAME
             )
+        self._ignores_connections = ignore_connections
         try:
+            self.check_alone()
             with self._explained():
-                if not ignore_connections:
-                    self._refuse_others()
                 self._begin()
         except BaseException:
             self._connection.close()
@@ -87,12 +87,18 @@ class _PostgresqlTable:
     def _begin(self) -> None:
         raise NotImplementedError
 
-    def _refuse_others(self) -> None:
-        others = self._connection.execute(
-            "SELECT pid, application_name FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND application_name <> %s",
-            (_NAME,),
-        ).fetchall()
+    def check_alone(self) -> None:
+        if self._ignores_connections:
+            return
+        # A role without privileges does not see the type of other roles' backends. Those without a role, such as of
+        # autovacuum, are no connections.
+        with self._explained():
+            others = self._connection.execute(
+                "SELECT pid, application_name FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() AND coalesce(backend_type, 'client backend') = 'client backend' "
+                "AND usesysid IS NOT NULL AND application_name IS DISTINCT FROM %s",
+                (_NAME,),
+            ).fetchall()
         if others:
             names = ", ".join(f"{name} (process {pid})" if name else f"process {pid}" for pid, name in others[:3])
             raise DataFolderInUse(

@@ -29,6 +29,10 @@ class Database(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    def check_alone(self) -> None:
+        """Raises DataFolderInUse if a server has begun to use it."""
+        ...
+
 
 class Source(Database, Protocol):
     """One point in time of a database."""

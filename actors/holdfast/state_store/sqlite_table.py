@@ -57,6 +57,9 @@ class _SqliteFile:
         self._connection.close()
         self._release()
 
+    def check_alone(self) -> None:
+        """Does nothing: the file is locked."""
+
     def _release(self) -> None:
         if self._folder is not None:
             self._folder.release()
