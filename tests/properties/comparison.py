@@ -153,6 +153,8 @@ class _Comparison:
         if self._random.random() < 0.8:
             pair.turn([Operation("FinishDeletion", {"force": True})], self._now)
             if self._random.random() < 0.5:
+                if self._random.random() < 0.7:
+                    self._tell()
                 pair.turn([Operation("SetConfig", {"partitions": 2})], self._now)
                 self._tell()
         [begun] = pair.turn([Operation("BeginDeletion")], self._now)

@@ -273,6 +273,9 @@ class ModelQueue(ModelStock):
             or (capacity not in (None, self.config["capacity"]) and capacity < self.load + data.get("elsewhere", 0))
         ):
             raise Refused("INVALID_REQUEST")
+        grown = range(1, changes.get("partitions", 1))
+        if self.config["partitions"] == 1 and not set(self.pending_partitions).isdisjoint(grown):
+            raise Refused("CONFLICT")
         self.config |= changes
         self.deleted = False
         self.changed()

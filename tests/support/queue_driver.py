@@ -62,7 +62,8 @@ class QueueDriver:
         self._queue: Queue | None = None
         self._lock_ids = (f"{lock_prefix(self.partition)}{number}-lock" for number in count(1))
         if self.partition and told:
-            self.call("Configure", {"config": {"partitions": self.partition + 1} | config, "version": 1})
+            told_config = {"partitions": self.partition + 1} | config
+            self.call("Configure", {"config": told_config, "version": 1, "generation": 0})
         elif config and not self.partition:
             self.call("SetConfig", config)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.behaviour import crash_points
+from tests.behaviour.queues.test_actor_proxy import proxied
 from tests.behaviour.queues.test_config import DEFAULTS
 from tests.behaviour.queues.test_partitions import PARTITIONS, one_in_each, partitioned
 from tests.behaviour.stacks import ALL, KILLED, on_every_stack, on_stacks
@@ -110,6 +111,26 @@ async def test_all_partitions_go_and_the_queue_begins_with_one_again(server: Ser
     (await queue.configure(partitions=PARTITIONS)).ok()
     await one_in_each(queue)
     assert (await queue.stats())["count"] == PARTITIONS
+
+
+@on_every_stack
+async def test_settings_of_a_queue_that_was_deleted_once_change_without_a_loss(server: Server) -> None:
+    """Its partitions hear of them from the server that was called, or from the first partition."""
+    queue = await partitioned(server)
+    (await delete(queue, force=True)).ok()
+    (await queue.configure(partitions=PARTITIONS)).ok()
+    await one_in_each(queue)
+
+    async def all_have_heard() -> bool:
+        return "_pending_partitions" not in (await queue.stored())["metadata"]
+
+    async with proxied(server) as call:
+        for number in range(2, 5):
+            assert (await call("SetConfig", {"max_locks": number}))["max_locks"] == number
+            await eventually(all_have_heard)
+            assert (await queue.stats())["count"] == PARTITIONS
+            (await queue.configure(max_locks=10 * number)).ok()
+    assert len(await queue.drain()) == PARTITIONS
 
 
 @on_every_stack

@@ -30,7 +30,7 @@ def test_a_claim_outlasts_the_push_that_follows_it() -> None:
     """Pushed a little later than it was claimed, the id is remembered a little longer than its claim would be."""
     queue, other = QueueDriver(partitions=3, dedup_window_seconds=10), QueueDriver("orders@2")
     news = queue.call("PendingConfig")
-    other.call("Configure", {"config": news["config"], "version": news["version"]})
+    other.call("Configure", {key: news[key] for key in ("config", "version", "generation")})
     assert claim(queue, "a", 2) == 2
     other.now = queue.now + 3
     assert other.call("Push", {"item": 1, "dedup_id": "a"})["count"] == 1

@@ -251,6 +251,7 @@ SET_CONFIG = document(
     QueueConfig,
     QueueConfig().model_dump(),
     errors.Capacity,
+    errors.Conflict,
     body=inlined(QueueConfig),
     sent={"max_deliveries": 5, "partitions": 4},
 )

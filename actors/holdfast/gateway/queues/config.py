@@ -63,7 +63,7 @@ class Configuration:
     async def _replicate_to(self, queue: str, number: int, pending: Answer) -> None:
         version = pending["version"]
         try:
-            configure = dump({"config": pending["config"], "version": version})
+            configure = dump({key: pending[key] for key in ("config", "version", "generation")})
             raise_for_refusal(await self._partitions.call(queue, "Configure", configure, number))
             told = dump({"told": {"partition": number, "version": version}})
             raise_for_refusal(await self._partitions.call(queue, "PendingConfig", told))

@@ -339,7 +339,7 @@ class Configure(Request):
 
     config: dict[str, Any]
     version: Annotated[int, Field(ge=0)]
-    generation: Annotated[int, Field(ge=0)] = 0
+    generation: Annotated[int, Field(ge=0)]
 
 
 class Delete(Request):

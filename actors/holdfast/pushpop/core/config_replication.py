@@ -54,6 +54,10 @@ class ReplicatedConfig:
         changed = config.capacity != self.config.capacity
         if changed and config.capacity is not None and config.capacity < stored:
             raise InvalidRequest(f"capacity: cannot be less than the {stored} items in the queue.")
+        grown = range(1, config.partitions)
+        if self.config.partitions == 1 and any(number in grown for number in self.pending_partitions):
+            # While there is one partition, what the others lack is the deletion. They would take pushes before it.
+            raise Conflict("The queue was deleted, and some of its partitions have not heard of it yet: try again.")
         self.deleted = False
         self._advance(config)
 
