@@ -33,6 +33,7 @@ FIND_NOTHING = {
     ),
     "cleaning-up": ("holdfast orchestration bulk delete",),
     "schedules": (),
+    "troubleshooting": (),
 }
 SCHEDULED = """
 
@@ -45,7 +46,7 @@ def commands(page: str) -> list[str]:
     """Returns the commands of a page that are sent to a server."""
     text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
     shown = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ")
-    kinds = ("holdfast orchestration ", "holdfast queue ", "holdfast schedule ", "curl ")
+    kinds = ("holdfast orchestration ", "holdfast queue ", "holdfast schedule ", "holdfast doctor", "curl ")
     assigned = dict(re.findall(r"^([A-Z])=(\S+)$", shown, re.MULTILINE))
     lines = [line for line in shown.splitlines() if line.startswith(kinds)]
     return [re.sub(r"\$([A-Z])", lambda name: assigned[name[1]], line) for line in lines]
@@ -77,6 +78,19 @@ async def test_the_commands_of_the_page(tmp_path: Path, page: str, monkeypatch: 
             ended = await asyncio.to_thread(holdfast.inside, *words)
             expected = 3 if line.startswith(FIND_NOTHING[page]) else 0
             assert ended.code == expected, (line, ended.output, ended.error)
+
+
+def test_the_messages_that_the_page_quotes_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    quoted = [
+        text for row in re.findall(r"^\| (.*?) \|", page, re.MULTILINE) for text in re.findall(r"`([^`]*…[^`]*)`", row)
+    ]
+    assert len(quoted) > 5
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "actors").rglob("*.py"))
+    for text in quoted:
+        # What the operating system says is not in our code.
+        parts = [part.strip(" :") for part in text.removesuffix("Address already in use").split("…")]
+        assert [part for part in parts if part not in sources] == []
 
 
 async def _as_curl(words: list[str], url: str) -> int:
