@@ -89,7 +89,7 @@ lock: $(BIN)/python
 	@$(BIN)/python -m venv $(VENV)/lock
 	@$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.11'
 	@$(LOCK) --group build --output-file deploy/requirements/build.txt
-	@$(LOCK) pyproject.toml --extra server --output-file deploy/requirements/serve.txt
+	@$(LOCK) pyproject.toml --extra server --extra tracing --output-file deploy/requirements/serve.txt
 	@$(LOCK) pyproject.toml --extra dev --constraints deploy/requirements/serve.txt --output-file deploy/requirements/dev.txt
 	@$(LOCK) pyproject.toml --extra dev --extra bench --constraints deploy/requirements/dev.txt \
 	    --output-file deploy/requirements/bench.txt

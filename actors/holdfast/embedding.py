@@ -13,6 +13,7 @@ from holdfast.errors import SettingsError
 from holdfast.gateway.auth.tokens import Tokens
 from holdfast.gateway.middleware.host_names import is_loopback
 from holdfast.runtime.embedded import EmbeddedHost
+from holdfast.tracing import environment as tracing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,6 +45,7 @@ async def serve(
     Leaving the block stops it gracefully: it accepts no more work, and running turns and activities get
     ``drain_timeout`` seconds to finish. Port 0 picks a free one; ``server.url`` has it. The arguments mean what the
     options of ``holdfast serve`` mean. Signals, logging and garbage collection are left to the program.
+    It makes spans if the program has set a tracer provider of OpenTelemetry before.
     """
     if not token and not is_loopback(listen):
         raise SettingsError(f"Listening on {listen} without a token would admit every caller: pass token=….")
@@ -53,6 +55,7 @@ async def serve(
         tokens=None if tokens is None else lambda: tokens,
         loopback=is_loopback(listen),
     )
+    tracing.set_up(only_existing=True)
     stop, ready = asyncio.Event(), asyncio.Event()
     with server.listen(listen, port) as listener:
         address, bound = listener.getsockname()[:2]

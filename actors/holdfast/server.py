@@ -74,6 +74,7 @@ from holdfast.runtime.wake_list import WakeListActor, work_off
 from holdfast.schedules.actor import schedule_actor
 from holdfast.schedules.declarations import Declarations
 from holdfast.schedules.index import ScheduleIndexActor
+from holdfast.tracing import environment as tracing
 from holdfast.worker.local_source import LocalWorkSource
 from holdfast.worker.thread_exit import leave_tasks
 from holdfast.worker.worker import Worker
@@ -343,6 +344,7 @@ async def serve(
             await grpc.stop(0.0)
         await host.stop()
     if owns_process:
+        await asyncio.to_thread(tracing.shut_down)
         leave_tasks()
 
 

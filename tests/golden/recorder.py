@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 STORE = HERE / "store.json"
 
 RECORDINGS = 5
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 TABLES = ("metadata", "state", "holdfast_reminders")
 
 #: Where it is not the version declared last.
@@ -45,9 +46,12 @@ class Rest:
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self._url = url
         self._session = session
+        #: Headers of the next calls.
+        self.headers: dict[str, str] = {}
 
     async def __call__(self, method: str, path: str, body: Any = None) -> Json:
-        async with self._session.request(method, f"{self._url}/{path}", json=body) as answer:
+        request = self._session.request(method, f"{self._url}/{path}", json=body, headers=self.headers)
+        async with request as answer:
             found: Json = await answer.json()
             assert answer.status < 400 or found["error_code"] == "REJECTED", f"{method} {path}: {found}"
             return found
@@ -150,6 +154,7 @@ async def store_queues(rest: Rest) -> None:
     await rest.push("plain", "first", None, [1.5, True], priority=0)
     await rest.push("plain", "known", dedup_id="order-1", idempotency_key="key-1")
     await rest.push("plain", "later", delay_seconds=365 * 86400)
+    await rest.push("plain", "traced", traceparent=TRACEPARENT)
     await rest.push("plain", "fleeting", ttl_seconds=365 * 86400)
     for lock_id in (await rest.lock("plain", 2), await rest.lock("plain")):
         await rest("POST", "queue/plain/abandon", {"lock_id": lock_id, "error": "came back"})
@@ -183,6 +188,7 @@ async def store_records(rest: Rest) -> None:
 async def store_instances(rest: Rest) -> None:
     given = {"id": 21, "lines": ["oar"]}
     options = {"tags": {"batch": "b-1", "region": "north"}, "priority": 3}
+    rest.headers = {"traceparent": TRACEPARENT}
     await rest("POST", "orchestrations/everything/start", {"instance_id": "everything", "input": given} | options)
     await rest.reaches("everything", "EventSubscribed")
     await rest("POST", "orchestrations/everything/suspend", {"reason": "a look"})
@@ -193,6 +199,7 @@ async def store_instances(rest: Rest) -> None:
     await rest.raise_event("everything", "notes", "not a number")
     await rest.raise_event("everything", "notes", "read me", "note-1")
     await rest.ended("everything")
+    rest.headers = {}
     await rest("POST", "orchestrations/everything/rerun", {"from": "failure", "instance_id": "again"})
 
     async def lists_its_rerun() -> bool:

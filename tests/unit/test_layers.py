@@ -21,7 +21,7 @@ ROOT = Path(holdfast.__file__).parent
 #: From the bottom to the top. A module belongs to the longest of these that its name begins with.
 LAYERS = (
     ("holdfast", "holdfast.kinds", "holdfast.errors", "holdfast.backoff", "holdfast.logs"),
-    ("holdfast.names", "holdfast.wire"),
+    ("holdfast.names", "holdfast.wire", "holdfast.tracing"),
     ("holdfast.runtime.actor_api",),
     ("holdfast.runtime.serialization",),
     ("holdfast.runtime",),

@@ -162,6 +162,7 @@ def serve(
     from holdfast.gateway.quotas.quotas import Quotas
     from holdfast.gateway.tls import TlsFiles
     from holdfast.orchestration.core.tracebacks import keep_tracebacks
+    from holdfast.tracing import environment as tracing
     from holdfast.worker.thread_exit import exit_past_threads
 
     set_up_logging(log_format, log_level)
@@ -182,6 +183,7 @@ def serve(
     tls = TlsFiles.checked(tls_cert, tls_key)
     quotas = Quotas.read(tenants_table())
     loaded = [load_app(name) for name in apps]
+    tracing.set_up()
 
     def make_host(app: FastAPI) -> Host:
         if (host_name or ("dapr" if _beside_daprd() else "embedded")) == "dapr":

@@ -100,6 +100,7 @@ def worker(
     from holdfast.orchestration.core.tracebacks import keep_tracebacks
     from holdfast.orchestration.registry import Registry
     from holdfast.runtime.metrics import WorkerMetrics
+    from holdfast.tracing import environment as tracing
     from holdfast.worker.thread_exit import exit_past_threads
 
     set_up_logging(log_format, log_level)
@@ -108,6 +109,7 @@ def worker(
         registry = Registry.of(load_app(name).registry for name in apps)
     except ValueError as error:
         raise SettingsError(f"These apps cannot be combined: {error}.") from error
+    tracing.set_up()
     if not registry.activities:
         raise SettingsError(f"There are no activities in {', '.join(apps)}: name an app that declares some.")
     declared = {activity.queue for activity in registry.activities}
@@ -179,6 +181,7 @@ async def _work(
     metrics: WorkerMetrics,
     answers: _Answers | None,
 ) -> None:
+    from holdfast.tracing import environment as tracing
     from holdfast.worker.remote_source import RemoteWorkSource
     from holdfast.worker.thread_exit import leave_tasks
     from holdfast.worker.worker import Worker
@@ -216,6 +219,7 @@ async def _work(
         raise (_first_refusal(group) or group) from None
     finally:
         await connection.close()
+    await asyncio.to_thread(tracing.shut_down)
     leave_tasks()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from holdfast.backoff import backoff_seconds
 from holdfast.client.api.connection import PASSING, pauses_between_attempts
 from holdfast.client.batch import described
+from holdfast.client.handler_trace import begin_tracing, handling
 from holdfast.client.shielding import finish_even_if_cancelled
 from holdfast.errors import AlreadyInProgress, HoldfastError, LockExpired, QueueLocked
 
@@ -65,6 +66,7 @@ class Consumer:
 
     async def run(self) -> None:
         """Consumes until it is cancelled or an error occurs that retrying cannot fix."""
+        begin_tracing()
         workers = {asyncio.create_task(self._work(), name=f"consumer of {self._queue}") for _ in self._range()}
         try:
             ended, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
@@ -130,7 +132,8 @@ class Consumer:
         try:
             async with batch:
                 try:
-                    await self._run_handler(message, batch)
+                    with handling(self._queue, message):
+                        await self._run_handler(message, batch)
                 except AlreadyInProgress as error:
                     # Without a delay it would be redelivered at once, again and again, and end as a dead letter.
                     await batch.abandon(described(error), delay_seconds=_until_lease_ends(batch, error))

@@ -28,6 +28,8 @@ class Message:
     dead_letter: dict[str, Any] | None = None
     #: The tenant it was pushed for, if one was given.
     tenant_id: str | None = None
+    #: The W3C trace context it was pushed with, if any.
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +161,5 @@ def _message(item: Any, known: dict[str, Any]) -> Message:
         known.get("last_error"),
         known.get("dead_letter"),
         known.get("tenant_id"),
+        known.get("traceparent"),
     )

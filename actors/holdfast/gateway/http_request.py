@@ -58,7 +58,7 @@ class Shares:
 class HttpRequest:
     """One request: its path parameters, its query and its body."""
 
-    __slots__ = ("_most", "_receive", "_scope", "_shares", "_taken", "noted", "parameters")
+    __slots__ = ("_most", "_receive", "_scope", "_shares", "_taken", "noted", "parameters", "traceparent")
 
     def __init__(
         self, scope: Scope, receive: Receive, parameters: Sequence[str], shares: Shares, most: int = MAX_CALL
@@ -72,12 +72,18 @@ class HttpRequest:
         self.parameters = parameters
         #: What the audit log says of an operator's call, in addition to its parameters.
         self.noted: dict[str, str] = {}
+        #: The trace context of what this request causes, if there is one.
+        self.traceparent: str | None = None
 
     @property
     def caller(self) -> Caller:
         """The authenticated caller."""
         caller: Caller = self._scope[CALLER]
         return caller
+
+    def traced(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Returns the body of a call to an actor with the trace context."""
+        return body if self.traceparent is None else body | {"traceparent": self.traceparent}
 
     def note(self, **words: str) -> None:
         """Adds to what the audit log says of this call."""

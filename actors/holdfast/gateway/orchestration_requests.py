@@ -58,7 +58,7 @@ class OrchestrationRequests:
         # The name of a request in one call and its id in the other: an OpenAPI document has one name for both.
         one = "/orchestrations/{instance_id}/requests/{request}"
         return [
-            Endpoint("POST", one, self.request, documents.request(RequestQuery), Role.USER),
+            Endpoint("POST", one, self.request, documents.request(RequestQuery), Role.USER, begins_trace=True),
             Endpoint("GET", one, self.reply, documents.reply(ReplyQuery), Role.READER),
         ]
 
@@ -68,7 +68,7 @@ class OrchestrationRequests:
         query = call.query(RequestQuery)
         address, name = _address(call), check_id(call.parameters[1], "request name")
         request_id = query.request_id or secrets.token_hex(16)
-        body = {"name": name, "data": await call.json_value(), "request_id": request_id}
+        body = call.traced({"name": name, "data": await call.json_value(), "request_id": request_id})
         answer = await self._ask(address, "Request", body)
         # The body was passed on: while this call waits, others may use its share of the memory.
         await call.release()

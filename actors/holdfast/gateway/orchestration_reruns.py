@@ -85,7 +85,7 @@ class Reruns:
 
     def endpoints(self) -> Sequence[Endpoint]:
         path, document = "/orchestrations/{instance_id}/rerun", documents.rerun(RerunBody)
-        return [Endpoint("POST", path, self.handle, document, Role.OPERATOR, bulky=True)]
+        return [Endpoint("POST", path, self.handle, document, Role.OPERATOR, bulky=True, begins_trace=True)]
 
     async def handle(self, call: HttpRequest) -> Answer:
         source = check_id(call.parameters[0], "instance id")
@@ -94,15 +94,15 @@ class Reruns:
         given = str(uuid.uuid4()) if body.instance_id is None else new_id(body.instance_id)
         from_seq = None if body.from_ is not None else body.from_seq or 1
         wanted = Wanted(from_seq, given, body.version, body.execution_id)
-        answer = await self.rerun(call.caller.tenant, source, wanted)
+        answer = await self.rerun(call.caller.tenant, source, wanted, call.traceparent)
         call.note(instance=answer["instance_id"])
         return Accepted(answer) if answer["created"] else answer
 
-    async def rerun(self, tenant: str, source: str, wanted: Wanted) -> Answer:
+    async def rerun(self, tenant: str, source: str, wanted: Wanted, traceparent: str | None = None) -> Answer:
         """Starts a new instance from the history of ``source``."""
         copy = cut(source, await self._history(tenant, source, wanted), wanted.from_seq)
         instance_id = _id_of(copy) if wanted.instance_id is None else wanted.instance_id
-        sent = dump({"copied": copy.dump(), "version": wanted.version})
+        sent = dump({"copied": copy.dump(), "version": wanted.version, "traceparent": traceparent})
         if len(sent) > _MOST_COPIED:
             raise _too_large()
         async with self._creations.creating(tenant, instance_id) as creation:

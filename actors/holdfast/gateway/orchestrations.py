@@ -107,11 +107,25 @@ class Orchestrations:
     def endpoints(self) -> Sequence[Endpoint]:
         one = "/orchestrations/{instance_id}"
         return [
-            Endpoint("POST", "/orchestrations/{name}/start", self.start, documents.start(StartBody), Role.USER),
+            Endpoint(
+                "POST",
+                "/orchestrations/{name}/start",
+                self.start,
+                documents.start(StartBody),
+                Role.USER,
+                begins_trace=True,
+            ),
             Endpoint("GET", one, self._asking("Status"), documents.STATUS, Role.READER, bulky=True),
             Endpoint("GET", f"{one}/history", self.history, documents.history(HistoryQuery), Role.READER, bulky=True),
             Endpoint("GET", f"{one}/wait", self.wait, documents.wait(WaitQuery), Role.READER),
-            Endpoint("POST", f"{one}/events/{{event}}", self.raise_event, documents.raise_event(EventQuery), Role.USER),
+            Endpoint(
+                "POST",
+                f"{one}/events/{{event}}",
+                self.raise_event,
+                documents.raise_event(EventQuery),
+                Role.USER,
+                begins_trace=True,
+            ),
             Endpoint("POST", f"{one}/cancel", self._telling("Cancel"), documents.CANCEL, Role.USER),
             Endpoint("POST", f"{one}/suspend", self._telling("Suspend"), documents.SUSPEND, Role.OPERATOR),
             Endpoint("POST", f"{one}/resume", self._telling("Resume"), documents.RESUME, Role.OPERATOR),
@@ -132,7 +146,7 @@ class Orchestrations:
         name = check_id(call.parameters[0], "name")
         _, data = await call.json_object(optional=True)
         body = StartBody.parse(data)
-        request = {"name": name, **body.options(), "seed": secrets.token_hex(8)}
+        request = call.traced({"name": name, **body.options(), "seed": secrets.token_hex(8)})
         tenant = call.caller.tenant
         given = body.instance_id
         with self._fresh_ids.name(tenant) if given is None else nullcontext(new_id(given)) as instance_id:
@@ -148,7 +162,7 @@ class Orchestrations:
     async def raise_event(self, call: HttpRequest) -> Answer:
         event_id = call.query(EventQuery).event_id
         name = check_id(call.parameters[1], "event name")
-        body = {"name": name, "data": await call.json_value(), "event_id": event_id}
+        body = call.traced({"name": name, "data": await call.json_value(), "event_id": event_id})
         answer = await self._ask(_address(call), "RaiseEvent", body)
         return Accepted({"success": True, "delivered": answer["delivered"]})
 

@@ -29,6 +29,8 @@ from holdfast.gateway.http_request import HttpRequest, Shares
 from holdfast.gateway.middleware.body_limits import MAX_ANSWER, MAX_CALL
 from holdfast.logs import RepeatFilter
 from holdfast.runtime.serialization import dump
+from holdfast.tracing import spans
+from holdfast.tracing.traceparent import in_headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -63,6 +65,8 @@ class Endpoint:
     bulky: bool = False
     #: The maximal size of the body, in bytes.
     max_body: int = MAX_CALL
+    #: Whether a request without a trace context begins a trace: those that cause further work.
+    begins_trace: bool = False
 
     @cached_property
     def has_query(self) -> bool:
@@ -105,6 +109,22 @@ class Endpoints:
             return
         scope["route"] = endpoint.path
         call = HttpRequest(scope, receive, parameters, self._shares, endpoint.max_body)
+        call.traceparent = in_headers(scope["headers"])
+        tracer = spans.tracer()
+        if tracer is None or (call.traceparent is None and not endpoint.begins_trace):
+            await self._serve(endpoint, call, scope, send)
+            return
+        attributes = {"http.request.method": endpoint.verb, "http.route": endpoint.path, "url.path": scope["path"]}
+        name = f"{endpoint.verb} {endpoint.path}"
+        with tracer.span(name, call.traceparent, kind="SERVER", attributes=attributes) as span:
+            call.traceparent = spans.context_of(span)
+            status = await self._serve(endpoint, call, scope, send)
+            span.set_attribute("http.response.status_code", status)
+            if status >= 500:
+                tracer.fail(span, str(status))
+
+    async def _serve(self, endpoint: Endpoint, call: HttpRequest, scope: Scope, send: Send) -> int:
+        """Answers a request. Returns the status."""
         refusal: HoldfastError | None = None
         # An operator's call gets a line in the audit log, whatever its outcome.
         acts = endpoint.role is Role.OPERATOR
@@ -130,14 +150,15 @@ class Endpoints:
         finally:
             await call.release()
         if acts and status != Forbidden.status:
-            names = dict(zip(endpoint.names, parameters, strict=True)) | call.noted
+            names = dict(zip(endpoint.names, call.parameters, strict=True)) | call.noted
             self._audit.acted(call.caller, endpoint.verb, endpoint.path, names, status)
         if refusal is not None:
             await send_error(send, refusal)
-            return
+            return status
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+        return status
 
     async def _answer_bulky(self, endpoint: Endpoint, call: HttpRequest) -> tuple[int, bytes]:
         async with self._shares.bulky.enter(call.caller.tenant):

@@ -27,6 +27,7 @@ from holdfast.runtime.isolation import isolated
 from holdfast.runtime.notifier import notify
 from holdfast.runtime.serialization import dump, load
 from holdfast.runtime.unit_of_work import DurableActor, methods_of
+from holdfast.tracing.turns import traced_turn, with_incoming
 from holdfast.wire.errors import raise_for_refusal
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
     # The actor's methods, as the interface has them
 
     async def Push(self, data: Answer) -> Answer:
-        return await self._one("Push", data)
+        return await self._one("Push", with_incoming(data))
 
     async def Pop(self, data: Answer | None = None) -> Answer:
         return await self._one("Pop", data)
@@ -204,6 +205,10 @@ class PushPopActor(DurableActor, PushPopActorInterface, QueueServiceInterface, R
         return raise_for_refusal(answer)
 
     async def _turn(self, calls: Sequence[tuple[str, Any]], *, background: bool = True) -> list[Answer]:
+        with traced_turn(QUEUE_TYPE, calls) as traced:
+            return await self._take_turn(traced, background=background)
+
+    async def _take_turn(self, calls: Sequence[tuple[str, Any]], *, background: bool) -> list[Answer]:
         async with self.work.turn() as turn:
             queue = await self._queue(turn)
             moment = TurnContext(self.now(), self._new_lock_id, self._subscribers)

@@ -11,6 +11,7 @@ from holdfast.errors import NotInAnActivity
 from holdfast.names import DEFAULT_TENANT
 from holdfast.orchestration.core.heartbeats import details_as_json
 from holdfast.orchestration.core.payloads import ANYTHING
+from holdfast.tracing import spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,8 @@ class ActivityContext:
     tenant_id: str = DEFAULT_TENANT
     #: What the last run of this call, or the attempt before, gave to ``heartbeat``; None if it gave nothing.
     heartbeat_details: Any = None
+    #: The W3C trace context to pass on to what the activity calls; None if its orchestration was started without one.
+    traceparent: str | None = None
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
     #: Takes the JSON text of details, or None for a heartbeat without any. May be called in any thread.
     _beat: Callable[[str | None], None] | None = field(default=None, repr=False)
@@ -79,6 +82,7 @@ class ActivityContext:
             idempotency_key=job.key,
             tenant_id=job.tenant,
             heartbeat_details=None if heartbeat_details is None else ANYTHING.load(heartbeat_details),
+            traceparent=job.traceparent if spans.tracer() is None else spans.current() or job.traceparent,
             _cancelled=cancelled or threading.Event(),
             _beat=beat,
         )

@@ -17,7 +17,7 @@ from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.notifier import Notifier, Subscription
 from holdfast.runtime.serialization import dump, load
 from holdfast.wire.errors import raise_for_refusal
-from holdfast.worker.work_source import batch_of, standing_of
+from holdfast.worker.work_source import batch_of, outcome_of, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -145,8 +145,7 @@ class LocalWorkSource:
         await self._ask(batch.tenant, batch.queue, "DeadLetter", body)
 
     async def report(self, job: Job, outcome: dict[str, Any]) -> None:
-        body = {"of": "activity"} | job.place | outcome
-        await self._ask_instance(job, "Complete", body)
+        await self._ask_instance(job, "Complete", outcome_of(job, outcome))
 
     async def standing(self, job: Job) -> Standing:
         return standing_of(await self._ask_instance(job, "IsAwaited", job.place))

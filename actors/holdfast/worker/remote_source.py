@@ -14,7 +14,7 @@ from holdfast.errors import AnswerLost, Unavailable
 from holdfast.runtime.serialization import dump
 from holdfast.worker.completion_batcher import Completions
 from holdfast.worker.retry import retry_forever
-from holdfast.worker.work_source import batch_of, standing_of
+from holdfast.worker.work_source import batch_of, outcome_of, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -69,9 +69,8 @@ class RemoteWorkSource:
             await self._queue(batch.queue).dead_letter(batch.lock_id, reason, item_ids)
 
     async def report(self, job: Job, outcome: dict[str, Any]) -> None:
-        body = {"of": "activity"} | job.place | outcome
         with _repeatable():
-            await RunCalls(self._connection, job.instance_id).outcome(dump(body))
+            await RunCalls(self._connection, job.instance_id).outcome(dump(outcome_of(job, outcome)))
 
     async def standing(self, job: Job) -> Standing:
         return standing_of(await RunCalls(self._connection, job.instance_id).is_awaited(dump(job.place)))

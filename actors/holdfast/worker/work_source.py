@@ -12,6 +12,7 @@ from holdfast.idempotency.keys import activity_key
 from holdfast.names import DEFAULT_TENANT, check_id
 from holdfast.pushpop.api.requests import Request
 from holdfast.runtime.serialization import dump
+from holdfast.tracing import spans
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -42,6 +43,8 @@ class Job:
     was_abandoned: bool = False
     #: What the attempt before reported last, as JSON text.
     heartbeat_details: str | None = None
+    #: The trace context of the call.
+    traceparent: str | None = None
     #: The tenant of its queue. A tenant in the item itself could be forged by anyone who may push there.
     tenant: str = DEFAULT_TENANT
 
@@ -152,10 +155,19 @@ def batch_of(tenant: str, queue: str, answer: dict[str, Any]) -> JobBatch:
                 again=read.again,
                 was_abandoned="last_error" in message,
                 heartbeat_details=_text_of(read.heartbeat_details),
+                traceparent=message.get("traceparent"),
                 tenant=tenant,
             )
         )
     return JobBatch(tenant, queue, answer["lock_id"], jobs, invalid_items)
+
+
+def outcome_of(job: Job, outcome: dict[str, Any]) -> dict[str, Any]:
+    """Returns the report of an outcome to its instance."""
+    report = {"of": "activity"} | job.place | outcome
+    if spans.tracer() is not None and (context := spans.current()) is not None:
+        report["traceparent"] = context
+    return report
 
 
 def standing_of(answer: dict[str, Any]) -> Standing:

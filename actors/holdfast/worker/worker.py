@@ -23,6 +23,7 @@ from holdfast.worker.context import ActivityContext
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.in_flight import InFlightBatch, running_jobs
 from holdfast.worker.retry import retry_forever
+from holdfast.worker.run_trace import RunTrace
 from holdfast.worker.runner import ActivityRunner, failed
 from holdfast.worker.slots import Seat, Slots
 from holdfast.worker.thread_exit import NAME
@@ -311,7 +312,7 @@ class Worker:
         )
         outcome: dict[str, Any] | None = None
         try:
-            with self._source.expecting(job):
+            with self._source.expecting(job), RunTrace(job, batch.queue) as trace:
                 if lease is not None:
                     try:
                         async with asyncio.timeout(_MAX_WAIT_SECONDS):
@@ -321,6 +322,7 @@ class Worker:
                         return
                 if outcome is None:
                     outcome = await self._run_held(activity, job, in_flight.cancelled[job], heartbeats, seat, lease)
+                trace.ended(outcome)
                 seat.deliver()
                 await self._tell(job, outcome)
         except AlreadyInProgress:

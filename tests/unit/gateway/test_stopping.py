@@ -32,7 +32,14 @@ def test_refused_pops_are_logged_once_while_a_server_stops(caplog: pytest.LogCap
         queues.begin_stop()
         for queue in ("orders", "emails") * 5:
             path = f"/queue/{queue}/pop"
-            scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+            scope = {
+                "type": "http",
+                "method": "POST",
+                "path": path,
+                "raw_path": path.encode(),
+                "query_string": b"",
+                "headers": [],
+            }
             await endpoints(scope | {CALLER: Caller(role=Role.OPERATOR)}, receive, send)
 
     VirtualTimeLoop.run(run())

@@ -239,7 +239,7 @@ async def test_an_event_that_was_heard_is_heard_again_after_the_end(stage: Stage
 @on_stage
 async def test_what_an_earlier_version_wrote_is_refused_in_a_sentence(stage: Stage) -> None:
     stage.host.storage.rows[f"holdfast||{ORCHESTRATION_TYPE}||old||instance"] = (b'{"format": 1}', None)
-    with pytest.raises(StorageBroken, match=r"old was written by an earlier version .* format 1\. This .* format 5\."):
+    with pytest.raises(StorageBroken, match=r"old was written by an earlier version .* format 1\. This .* format 6\."):
         await stage.ask("old", "Status")
 
 

@@ -27,6 +27,8 @@ from holdfast.errors import (
 )
 from holdfast.names import VISIBLE, check_tenant
 from holdfast.runtime.serialization import load
+from holdfast.tracing.spans import current
+from holdfast.tracing.traceparent import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -143,7 +145,7 @@ class Connection:
         url = self._url.joinpath(path, encoded=True).with_query(query)
         try:
             async with self._session.request(
-                method, url, data=body, timeout=timeout, allow_redirects=False
+                method, url, data=body, headers=_trace_headers(), timeout=timeout, allow_redirects=False
             ) as response:
                 data = await response.read()
         except aiohttp.ClientConnectorCertificateError as error:
@@ -176,6 +178,12 @@ class Connection:
         # A proxy responds with these while the server behind it is down.
         kind = Unavailable if response.status in (502, 503, 504) else HoldfastError
         raise kind(message, **_retry_after(response))
+
+
+def _trace_headers() -> dict[str, str] | None:
+    """Returns the header with the current trace context, if the program makes spans with OpenTelemetry."""
+    context = current()
+    return None if context is None else {HEADER: context}
 
 
 def pauses_between_attempts(longest: float = LONGEST_PAUSE) -> Iterator[float]:

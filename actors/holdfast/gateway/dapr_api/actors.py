@@ -15,6 +15,8 @@ from holdfast.gateway.middleware.access import INVOKED
 from holdfast.gateway.middleware.body_limits import MAX_CALL
 from holdfast.runtime.arguments import without_nothing
 from holdfast.runtime.serialization import dump, load
+from holdfast.tracing.spans import incoming
+from holdfast.tracing.traceparent import in_headers
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -82,6 +84,7 @@ class ActorApi:
                 raise ApiError(405, "ERR_METHOD_NOT_ALLOWED", message, "UNIMPLEMENTED")
             case [kind, actor, "method", method] if verb in ("POST", "PUT", "DELETE"):
                 body = await read_body(receive)
+                incoming.set(in_headers(scope["headers"]))
                 answer = await self._actors.invoke(scope[CALLER], verb, _METHOD_ROUTE, (kind, actor, method), body)
                 return 200, without_nothing(answer, plain=not body and not _has_content_type(scope))
             case [kind, actor, "state"] if verb in ("POST", "PUT"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.gateway.auth.principal import CALLER
+from holdfast.tracing.spans import incoming
+from holdfast.tracing.traceparent import in_headers
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,6 +27,7 @@ class InnerCalls:
         if call is None:
             await self._app(scope, receive, send)
             return
+        incoming.set(in_headers(scope["headers"]))
         status = await call(scope[CALLER])
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b""})

@@ -61,6 +61,7 @@ class Message(Answer):
     dedup_id: str | None = None
     idempotency_key: str | None = None
     tenant_id: str | None = None
+    traceparent: str | None = None
     last_error: str | None = None
     dead_letter: dict[str, Any] | None = None
 

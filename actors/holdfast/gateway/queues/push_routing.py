@@ -23,6 +23,7 @@ MOST_TRIED = 8
 #: The field with the load of the other partitions. Only the gateway may send it.
 ELSEWHERE = "elsewhere"
 _ITEMS = "items"
+_CONTEXT = "traceparent"
 
 
 class Pushes:
@@ -92,10 +93,11 @@ class Pushes:
         self, queue: str, spread: PartitionLoads, data: dict[str, Any], chosen: int, by_partition: dict[int, list[int]]
     ) -> Answer:
         key, items = (ENTRIES if ENTRIES in data else _ITEMS), entries_of(data)
+        context = {name: data[name] for name in (_CONTEXT,) if name in data}
 
         def push(number: int) -> Any:
             part = [items[place] for place in by_partition[number]]
-            return self._push_to(queue, spread, number, dump({key: part}), len(part))
+            return self._push_to(queue, spread, number, dump({key: part} | context), len(part))
 
         # Items for other partitions first: they are usually stored there already, and their dedup ids make a repeated
         # push harmless. Items without one are stored last, when no other part of the push can be refused any more.
@@ -168,9 +170,21 @@ def refuse_other_tenants(data: dict[str, Any], tenant: str) -> None:
 
 def with_elsewhere(body: bytes, load: int) -> bytes:
     """Returns the body with this load added. The JSON object is edited as text, not parsed, as it may be large."""
+    return _with_field(body, b'"%s":%d' % (ELSEWHERE.encode(), load))
+
+
+def with_context(body: bytes, data: dict[str, Any], traceparent: str | None) -> bytes:
+    """Returns the body with the trace context of its items, and puts it into ``data``, unless it has one."""
+    if traceparent is None or _CONTEXT in data:
+        return body
+    data[_CONTEXT] = traceparent
+    return _with_field(body, b'"%s":"%s"' % (_CONTEXT.encode(), traceparent.encode()))
+
+
+def _with_field(body: bytes, field: bytes) -> bytes:
     inside = body.rstrip()[:-1].rstrip()
     comma = b"" if inside.endswith(b"{") else b","
-    return inside + comma + b'"%s":%d}' % (ELSEWHERE.encode(), load)
+    return inside + comma + field + b"}"
 
 
 def _dedup_ids(data: dict[str, Any]) -> list[str | None]:

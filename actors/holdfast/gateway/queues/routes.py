@@ -20,7 +20,7 @@ from holdfast.gateway.queues.large_pushes import read_push
 from holdfast.gateway.queues.listing import QueueListing
 from holdfast.gateway.queues.long_poll import Poller
 from holdfast.gateway.queues.partitions import Partitions
-from holdfast.gateway.queues.push_routing import Pushes, entries_of, refuse_internal, refuse_other_tenants
+from holdfast.gateway.queues.push_routing import Pushes, entries_of, refuse_internal, refuse_other_tenants, with_context
 from holdfast.gateway.queues.stats_cache import StatsCache
 from holdfast.gateway.quotas.quotas import NO_QUOTAS
 from holdfast.gateway.quotas.usage import TenantUsages
@@ -119,7 +119,9 @@ class Queues:
         queue = "/queue/{queue}"
         lock = f"{queue}/in-flight/{{lock_id_prefix}}"
         return [
-            Endpoint("POST", f"{queue}/push", self.push, documents.PUSH, Role.USER, max_body=MAX_BODY),
+            Endpoint(
+                "POST", f"{queue}/push", self.push, documents.PUSH, Role.USER, max_body=MAX_BODY, begins_trace=True
+            ),
             Endpoint("POST", f"{queue}/pop", self.pop, documents.pop(PopQuery), Role.USER),
             Endpoint("POST", f"{queue}/acknowledge", self._answering("Acknowledge"), documents.ACKNOWLEDGE, Role.USER),
             Endpoint("POST", f"{queue}/abandon", self.abandon, documents.ABANDON, Role.USER),
@@ -168,6 +170,7 @@ class Queues:
             refuse_internal(data)
         if call.caller.bound:
             refuse_other_tenants(data, call.caller.tenant)
+        body = with_context(body, data, call.traceparent)
         if self._usages is None:
             return raise_for_refusal(await self._pushes.push(queue, body, data))
         async with self._usages.pushing(queue, len(entries_of(data)), len(body)):

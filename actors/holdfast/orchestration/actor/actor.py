@@ -42,6 +42,7 @@ from holdfast.runtime.isolation import isolated
 from holdfast.runtime.notifier import has_waiting, notify
 from holdfast.runtime.serialization import dump
 from holdfast.runtime.unit_of_work import DurableActor, methods_of
+from holdfast.tracing.turns import traced_turn, with_incoming
 from holdfast.wire.deferred import DEFERRED
 
 if TYPE_CHECKING:
@@ -95,13 +96,13 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
     # Actor methods
 
     async def Start(self, data: Answer) -> Answer:
-        return await self._one("Start", data)
+        return await self._one("Start", with_incoming(data))
 
     async def RaiseEvent(self, data: Answer) -> Answer:
-        return await self._one("RaiseEvent", data)
+        return await self._one("RaiseEvent", with_incoming(data))
 
     async def Request(self, data: Answer) -> Answer:
-        return await self._one("Request", data)
+        return await self._one("Request", with_incoming(data))
 
     async def Cancel(self, data: Answer | None = None) -> Answer:
         return await self._one("Cancel", data)
@@ -235,8 +236,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
                 return answer
 
     async def _turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool = False) -> list[Answer]:
-        with log_fields(**self._about):
-            return await self._take_turn(calls, woken=woken)
+        with log_fields(**self._about), traced_turn(ORCHESTRATION_TYPE, calls, begins="Start") as traced:
+            return await self._take_turn(traced, woken=woken)
 
     async def _take_turn(self, calls: Sequence[tuple[str, Any]], *, woken: bool) -> list[Answer]:
         try:
@@ -547,7 +548,8 @@ class OrchestrationActor(DurableActor, OrchestrationActorInterface, Orchestratio
             await self._send_part(state, target, *found)
 
     async def _send_part(self, state: LoadedInstance, target: str, entry: Entry, part: Part) -> None:
-        sender = EffectDispatcher(self.host, self._tenant, self._instance_id, state.record.seed)
+        record = state.record
+        sender = EffectDispatcher(self.host, self._tenant, self._instance_id, record.seed, record.traceparent)
         entry.remove(target, [effect for effect in part.effects if not state.wanted(effect)])
         # From here on the effects may have arrived, even if this attempt fails.
         again, part.again, part.sending = part.again, True, True

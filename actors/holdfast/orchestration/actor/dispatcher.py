@@ -25,6 +25,8 @@ from holdfast.orchestration.core.effects import (
 from holdfast.orchestration.core.failures import Failure
 from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.serialization import dump
+from holdfast.tracing import spans
+from holdfast.tracing.traceparent import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,13 +51,22 @@ _BYTES_AT_ONCE = 2 * 1024 * 1024
 class EffectDispatcher:
     """Dispatches the effects of one instance."""
 
-    def __init__(self, host: HostClient, tenant: str, instance_id: str, incarnation: str | None) -> None:
+    def __init__(
+        self,
+        host: HostClient,
+        tenant: str,
+        instance_id: str,
+        incarnation: str | None,
+        traceparent: str | None = None,
+    ) -> None:
         self._host = host
         #: An instance names queues and instances of its own tenant only.
         self._tenant = tenant
         self._instance_id = instance_id
         #: Distinguishes the instance from a later one that has the same id.
         self._incarnation = incarnation
+        #: The trace context of what the instance causes.
+        self._traceparent = spans.context_of_instance(traceparent, instance_id, incarnation)
 
     async def send(
         self, effects: Sequence[Effect], arrived: Callable[[Sequence[Effect]], None], *, again: bool
@@ -103,9 +114,11 @@ class EffectDispatcher:
     ) -> None:
         queue = chunk[0].queue
         items = [self._item(effect, again) for effect in chunk]
+        began = spans.now()
         answer = await self._call(QUEUE_TYPE, queue, "Push", {"items": items})
         refusal = answer.get("error_code") if answer.get("success") is False else None
         if refusal is None:
+            self._record_sent(chunk, began)
             arrived(chunk)
         elif len(chunk) > 1 and (refusal in _NEVER or refusal == Capacity.code):
             # One item is invalid, or the queue has no room for all of them: halve the chunk and push what is accepted.
@@ -134,12 +147,40 @@ class EffectDispatcher:
         item: Answer = {"item": call, "idempotency_key": key}
         if effect.priority:
             item["priority"] = effect.priority
+        if self._traceparent is not None:
+            item["traceparent"] = self._traceparent
+            if spans.tracer() is not None:
+                item["traceparent"] = within(self._traceparent, self._span_of(effect))
         if again:
             call["again"] = True
             # Only for repeats: deduplicating every push would cost the queue as much as the push itself. An activity
             # that is pushed repeatedly, because it crashes its process each time, is then in the queue at most twice.
             item["dedup_id"] = hashlib.sha256(f"{self._incarnation}:{key}".encode()).hexdigest()
         return item
+
+    def _span_of(self, effect: RunActivity) -> str:
+        return spans.call_span(self._instance_id, self._incarnation, effect.execution_id, effect.scheduled_seq)
+
+    def _record_sent(self, chunk: Sequence[RunActivity], began: float) -> None:
+        """Makes the spans of activities that their queue has: the runs of an activity are below its span."""
+        tracer = spans.tracer()
+        if tracer is None or self._traceparent is None:
+            return
+        ended = spans.now()
+        for effect in chunk:
+            attributes = {
+                "messaging.destination.name": effect.queue,
+                "holdfast.instance_id": self._instance_id,
+                "holdfast.tenant": self._tenant,
+                "holdfast.activity": effect.name,
+                "holdfast.attempt": effect.attempt,
+            }
+            tracer.record(
+                *(f"send {effect.name}", self._traceparent, began, ended),
+                kind="PRODUCER",
+                own_id=self._span_of(effect),
+                attributes=attributes,
+            )
 
     async def _start(self, effect: StartSubOrchestration) -> None:
         parent = None if effect.parent is None else effect.parent.dump()
@@ -150,6 +191,8 @@ class EffectDispatcher:
             "parent": parent,
             "seed": secrets.token_hex(8),
         }
+        if self._traceparent is not None:
+            body["traceparent"] = self._traceparent
         answer = await self._call(ORCHESTRATION_TYPE, effect.instance_id, "Start", body)
         reason = None
         if answer.get("error_code") == NotFound.code:
@@ -189,6 +232,8 @@ class EffectDispatcher:
             "result": effect.result,
             "error": None if effect.error is None else effect.error.dump(),
         }
+        if self._traceparent is not None and spans.tracer() is not None:
+            outcome["traceparent"] = self._traceparent
         answer = await self._call(ORCHESTRATION_TYPE, effect.parent.instance_id, "Complete", outcome)
         if answer.get("error_code") in _NEVER and effect.error is None:
             # The parent would refuse this result each time, and wait for it for good.

@@ -21,6 +21,7 @@ from holdfast.kinds import ENDING
 from holdfast.logs import about, code_fields, counted
 from holdfast.orchestration.actor.arrival_checks import check_arrival, is_mailbox
 from holdfast.orchestration.actor.inbox_mail import InboxMail
+from holdfast.orchestration.actor.instance_trace import InstanceTrace
 from holdfast.orchestration.actor.open_requests import open_requests
 from holdfast.orchestration.core.effects import RunActivity, StartSubOrchestration
 from holdfast.orchestration.core.event_ids import EventIds, digest
@@ -109,6 +110,8 @@ class LoadedInstance:
         self._retried: list[str] = []
         #: Log records to write when this turn is saved.
         self._to_be_logged: list[tuple[int, str, tuple[object, ...], str | None]] = []
+        #: The spans to make when this turn is saved.
+        self._trace = InstanceTrace(record, tenant)
 
     @property
     def needs_indexing(self) -> bool:
@@ -313,6 +316,7 @@ class LoadedInstance:
         self._note_overrun(instance, now)
         self._note_failure(delivery.events)
         self.record.add_turn(instance, delivery.events, delivery.effects, now)
+        self._trace.note(delivery.events)
         self.answered += [event.request_id for event in delivery.events if isinstance(event, RequestAnswered)]
         self._note_retention(delivery.effects)
 
@@ -458,6 +462,7 @@ class LoadedInstance:
         )
         self._note_failure(ended[0])
         self.record.end(*ended, now)
+        self._trace.note(ended[0])
 
     async def _was_raised(self, turn: Turn, event_id: str | None) -> bool:
         """Returns whether an event with this id was received before, so that raising it again is a repeat."""
@@ -540,6 +545,7 @@ class LoadedInstance:
         for called in retried:
             self._metrics.activity_retries.labels(self._label(called)).inc()
         self._count_start_and_end()
+        self._trace.saved()
         lines, self._to_be_logged = self._to_be_logged, []
         for level, message, arguments, trace in lines:
             log.log(level, message, *arguments, extra=about(trace, **self.about))
@@ -573,6 +579,7 @@ class LoadedInstance:
                 delivery = instance.fail(error, now)
             self._note_failure(delivery.events)
             self.record.add_turn(instance, delivery.events, delivery.effects, now)
+            self._trace.note(delivery.events)
 
     def wanted(self, effect: Effect) -> bool:
         """Returns whether an effect still has to be sent: not if its call has a result or was withdrawn."""
@@ -592,6 +599,7 @@ class LoadedInstance:
         self._does_not_fit = False
         self._unanswered = self._answered = self._requested = None
         self.record = record
+        self._trace.replace(record)
 
     def forget_instance(self) -> None:
         if self._instance is not None:

@@ -63,6 +63,7 @@ def begin(state: LoadedInstance, registry: Registry, data: Any, now: float) -> A
                 now,
                 seed=secrets.token_hex(8),
                 version=request.version,
+                traceparent=request.traceparent,
                 **state.options,
             )
     except Blocked as blocked:

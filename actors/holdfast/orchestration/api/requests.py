@@ -26,6 +26,7 @@ from holdfast.orchestration.core.messages import (
 from holdfast.orchestration.tags import MAX_TAGS, check_tags
 from holdfast.pushpop.api.requests import MAX_PRIORITY, Key, Request, Text
 from holdfast.runtime.serialization import check_lossless, check_number_of_containers, dump, load
+from holdfast.tracing.traceparent import Traceparent  # noqa: TC001 (pydantic looks it up)
 from holdfast.wire.times import read_time
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -88,6 +89,7 @@ class StartRequest(Request):
     parent: ParentRequest | None = None
     #: Seeds random numbers and identifies the incarnation; generated when left out.
     seed: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+    traceparent: Traceparent | None = None
 
     def message(self) -> Message:
         parent = None if self.parent is None else Parent(**self.parent.model_dump())
@@ -101,6 +103,7 @@ class StartRequest(Request):
             priority=self.priority,
             start_at=None if self.start_at is None else read_time(self.start_at, "start_at"),
             event=None if self.event is None else self.event.message(),
+            traceparent=self.traceparent,
         )
 
 
@@ -108,10 +111,12 @@ class RaiseEventRequest(Request):
     name: Name
     data: Any = None
     event_id: Key = None
+    traceparent: Traceparent | None = None
 
     def message(self) -> Message:
         check_id(self.name, "event name")
-        return RaiseEvent(name=self.name, data=payload(self.data, "data"), event_id=self.event_id)
+        data = payload(self.data, "data")
+        return RaiseEvent(name=self.name, data=data, event_id=self.event_id, traceparent=self.traceparent)
 
 
 RequestId = Annotated[
@@ -130,11 +135,13 @@ class MakeRequestRequest(Request):
     name: Name
     data: Any = None
     request_id: RequestId | None = None
+    traceparent: Traceparent | None = None
 
     def message(self) -> Message:
         check_id(self.name, "request name")
         request_id = self.request_id or secrets.token_hex(16)
-        return MakeRequest(name=self.name, data=payload(self.data, "data"), request_id=request_id)
+        data = payload(self.data, "data")
+        return MakeRequest(name=self.name, data=data, request_id=request_id, traceparent=self.traceparent)
 
 
 class ReplyRequest(Request):
@@ -193,6 +200,8 @@ class OutcomeRequest(Request):
     error: FailureRequest | None = None
     #: What an activity that failed reported last.
     heartbeat_details: HeartbeatDetails = None
+    #: The trace context of the run; only for the spans of the turn.
+    traceparent: Traceparent | None = None
 
     def message(self) -> Message:
         outcome: dict[str, Any] = {"execution_id": self.execution_id, "scheduled_seq": self.scheduled_seq}
@@ -247,6 +256,7 @@ class CopyHistoryRequest(Request):
 class StartRerunRequest(Request):
     copied: dict[str, Any]
     version: Annotated[str | None, Field(max_length=255)] = None
+    traceparent: Traceparent | None = None
 
 
 class NoteRerunRequest(Request):

@@ -67,7 +67,9 @@ class Copy:
             "seed": self.started.seed,
         }
 
-    def events_for(self, instance_id: str, seed: str, definition: Orchestration, now: float) -> list[Event]:
+    def events_for(
+        self, instance_id: str, seed: str, definition: Orchestration, now: float, traceparent: str | None = None
+    ) -> list[Event]:
         """Returns the copied events as the first events of a new instance; for a start from the beginning its start.
 
         The instance has no parent. Its time limit begins now, and children without an answer get new ids.
@@ -81,6 +83,7 @@ class Copy:
             "parent": None,
             "deadline": definition.deadline(max(now, start_at or now)),
             "origins": self._origins(),
+            "traceparent": traceparent,
         }
         if not self.copied:
             mailboxes = () if is_first else source.mailboxes or ()

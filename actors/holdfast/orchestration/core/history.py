@@ -84,6 +84,8 @@ class OrchestrationStarted(Event):
     #: For a rerun, the instances that ran its copied steps: the id, the seed, and the number of events up to there. The
     #: seed of the first one is that of random() and uuid().
     origins: list[list[Any]] | None = None
+    #: The trace context of what started it; None without one.
+    traceparent: str | None = None
 
     def maker(self, instance_id: str, seq: int) -> tuple[str, str]:
         """Returns the id and the seed of the instance that ran the step of event ``seq`` first."""
@@ -194,6 +196,8 @@ class EventRaised(Event):
     scheduled_seq: int | None = None
     #: Identifies an event that is sent repeatedly.
     event_id: str | None = None
+    #: The trace context of the sender; None without one.
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +207,8 @@ class RequestReceived(Event):
     name: str
     request_id: str
     data: Json
+    #: The trace context of the sender; None without one.
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,6 +187,7 @@ class Instance:
         *,
         seed: str,
         version: str | None = None,
+        traceparent: str | None = None,
         **options: Any,
     ) -> tuple[Instance, TurnResult]:
         """Makes a new instance from a copied history: its events, and the effects that begin what has no answer yet.
@@ -199,7 +200,7 @@ class Instance:
         if not copy.copied:
             definition.input.check(source.input, "input")
         instance = cls(registry, instance_id, limits, **options)
-        events = copy.events_for(instance_id, seed, definition, now)
+        events = copy.events_for(instance_id, seed, definition, now, traceparent)
         started = events[0]
         assert isinstance(started, history.OrchestrationStarted)
         # Not below the times of the copied events, so that their timers are due when they were.
@@ -417,6 +418,7 @@ class Instance:
             priority=message.priority or None,
             start_at=message.start_at if message.start_at is not None and message.start_at > now else None,
             deadline=definition.deadline(max(now, message.start_at or now)),
+            traceparent=message.traceparent,
         )
         self._new_execution(started).begin()
         return Verdict.RECORDED
@@ -476,6 +478,7 @@ class Instance:
             data=message.data,
             event_id=message.event_id,
             scheduled_seq=scheduled_seq,
+            traceparent=message.traceparent,
         )
         return Verdict.RECORDED
 
@@ -490,7 +493,12 @@ class Instance:
         if not acknowledged:
             execution.mailboxes.unread.check_room(self.instance_id, message.data, self._limits)
         execution.happen(
-            now, history.RequestReceived, name=message.name, request_id=message.request_id, data=message.data
+            now,
+            history.RequestReceived,
+            name=message.name,
+            request_id=message.request_id,
+            data=message.data,
+            traceparent=message.traceparent,
         )
         return Verdict.RECORDED
 

@@ -25,6 +25,8 @@ class RaiseEvent(Message):
     data: Json
     #: Identifies the event, so that a repeated send is recognised as a duplicate.
     event_id: str | None = None
+    #: The trace context of the sender.
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class MakeRequest(Message):
     request_id: str
     #: True for a request that was acknowledged while the instance was BLOCKED.
     acknowledged: bool | None = None
+    #: The trace context of the sender.
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,8 @@ class Start(Message):
     start_at: float | None = None
     #: Raised right after the start. An instance that exists is sent the event on its own.
     event: RaiseEvent | None = None
+    #: The trace context of what started it.
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.orchestration.tags import Tags
     from holdfast.runtime.reads import Reads
 
-FORMAT = 5
+FORMAT = 6
 
 # Every turn rewrites the events that are not in a segment yet, so they must stay few.
 SEGMENT_EVENTS = 32
@@ -89,6 +89,8 @@ class InstanceRecord:
         #: Of a rerun, where its first events are from; and the ids of the last reruns of this instance.
         self.rerun_of: dict[str, Any] | None = None
         self.reruns: list[str] = []
+        #: The trace context of what started it.
+        self.traceparent: str | None = None
         #: The entry in the instance index, as returned by :func:`indexed_as`. It is saved together with other changes;
         #: after a crash before that, the entry is written once more.
         self.listed: str | None = None
@@ -415,6 +417,7 @@ class InstanceRecord:
         self.name, self.version, self.parent = event.name, event.version, event.parent
         self.tags, self.priority, self.deadline = event.tags or {}, event.priority or 0, event.deadline
         self.execution_id, self.seed = event.execution_id, event.seed
+        self.traceparent = event.traceparent
         self.events = self._segments = 0
         self._keep(INPUT, event.input)
 
@@ -535,6 +538,7 @@ class InstanceRecord:
             **({"priority": self.priority} if self.priority else {}),
             **({} if self.rerun_of is None else {"rerun_of": self.rerun_of}),
             **({"reruns": self.reruns} if self.reruns else {}),
+            **({} if self.traceparent is None else {"trace": self.traceparent}),
         }
 
     @classmethod
@@ -568,6 +572,7 @@ class InstanceRecord:
         record.deadline, record.retention = head.get("deadline"), Retention.restore(head)
         record.waiting_for = head.get("waiting_for", [])
         record.rerun_of, record.reruns = head.get("rerun_of"), head.get("reruns", [])
+        record.traceparent = head.get("trace")
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
         return record

@@ -69,16 +69,16 @@ def execute_all(queue: Queue, moment: TurnContext, calls: Sequence[tuple[str, An
 
 def _push(queue: Queue, moment: TurnContext, data: Any) -> Reads[Answer]:
     if isinstance(data, requests.CheckedPush):
-        items = [_pushed(options, text) for options, text in data.items]
+        items = [_pushed(options, text, data.traceparent) for options, text in data.items]
         elsewhere = data.elsewhere
     else:
         request = requests.Push.parse(data)
-        items = [_pushed(entry, entry.text()) for entry in request.items]
+        items = [_pushed(entry, entry.text(), request.traceparent) for entry in request.items]
         elsewhere = request.elsewhere
     return replies.pushed(*(yield from queue.push(moment.now, items, elsewhere)))
 
 
-def _pushed(options: requests.ItemOptions, text: str) -> Pushed:
+def _pushed(options: requests.ItemOptions, text: str, traceparent: str | None) -> Pushed:
     return Pushed(
         options.priority,
         text,
@@ -87,6 +87,7 @@ def _pushed(options: requests.ItemOptions, text: str) -> Pushed:
         options.delay_seconds,
         options.ttl_seconds,
         options.tenant_id or None,
+        options.traceparent or traceparent,
     )
 
 

@@ -47,4 +47,4 @@ async def _read(data: dict[str, Any]) -> CheckedPush | HoldfastError:
                 await asyncio.sleep(0)
     except HoldfastError as error:
         return error
-    return CheckedPush(checked, push.elsewhere)
+    return CheckedPush(checked, push.elsewhere, push.traceparent)

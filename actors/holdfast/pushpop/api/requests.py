@@ -22,6 +22,7 @@ from holdfast.pushpop.core.budgets import MAX_POP_BYTES
 from holdfast.pushpop.core.dead_letters import LetterFilter
 from holdfast.pushpop.core.queue import DEFAULT_TTL, MAX_POP
 from holdfast.runtime.serialization import check_lossless, check_number_of_containers, dump, load
+from holdfast.tracing.traceparent import Traceparent  # noqa: TC001 (pydantic looks it up)
 from holdfast.wire.times import read_time
 
 MAX_ITEM_BYTES = 1024 * 1024
@@ -93,6 +94,7 @@ class ItemOptions(Request):
     ] = None
     idempotency_key: Annotated[IdempotencyKey, Field(description="Lets the consumer detect repetitions.")] = None
     tenant_id: Annotated[TenantId, Field(description="The tenant it is for; by default the queue's own.")] = None
+    traceparent: Traceparent | None = None
 
 
 class PushItem(ItemOptions):
@@ -111,6 +113,8 @@ class Push(Request):
     items: Annotated[list[PushItem], Field(fail_fast=True, min_length=1, max_length=MAX_PUSH)]
     #: The number of items in the queue's other partitions, as far as the gateway knows.
     elsewhere: Annotated[int, Field(ge=0)] = 0
+    #: The trace context of items without their own.
+    traceparent: Traceparent | None = None
 
     @classmethod
     def parse(cls, data: Any) -> Self:
@@ -162,6 +166,8 @@ class CheckedPush:
 
     items: list[tuple[ItemOptions, str]]
     elsewhere: int
+    #: The trace context of items without their own.
+    traceparent: str | None = None
 
 
 class WrittenPush(Request):
@@ -169,6 +175,7 @@ class WrittenPush(Request):
 
     entries: Annotated[list[WrittenItem], Field(fail_fast=True, min_length=1, max_length=MAX_PUSH)]
     elsewhere: Annotated[int, Field(ge=0)] = 0
+    traceparent: Traceparent | None = None
 
 
 class Pop(Request):
@@ -374,6 +381,7 @@ class StoredItem(Request):
     key: str | None = None
     dedup: str | None = None
     tenant: str | None = None
+    trace: str | None = None
     origin: dict[str, Any] | None = None
 
     @field_validator("item")

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.errors import StorageBroken
 
-FORMAT = 5
+FORMAT = 6
 
 
 def refuse_other_format(what: str, metadata: dict[str, Any]) -> None:

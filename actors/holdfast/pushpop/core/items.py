@@ -154,6 +154,8 @@ class Item:
     origin: dict[str, Any] | None = None
     #: The tenant it is for, if that is not the queue's own.
     tenant_id: str | None = None
+    #: The trace context it was pushed with.
+    traceparent: str | None = None
 
     @property
     def size(self) -> int:
@@ -180,6 +182,7 @@ _STORED = (
     ("due", "due_at"),
     ("origin", "origin"),
     ("tenant", "tenant_id"),
+    ("trace", "traceparent"),
 )
 
 
@@ -194,6 +197,7 @@ class Pushed:
     delay_seconds: float = 0.0
     ttl_seconds: int | None = None
     tenant_id: str | None = None
+    traceparent: str | None = None
 
     def item(self, now: float, default_ttl: int | None, due_at: float | None = None) -> Item:
         ttl = default_ttl if self.ttl_seconds is None else self.ttl_seconds
@@ -206,6 +210,7 @@ class Pushed:
             None if ttl is None else (due_at or now) + ttl,
             due_at,
             tenant_id=self.tenant_id,
+            traceparent=self.traceparent,
         )
 
 
@@ -230,6 +235,8 @@ class Delivery:
             message["idempotency_key"] = self.item.idempotency_key
         if self.item.tenant_id is not None:
             message["tenant_id"] = self.item.tenant_id
+        if self.item.traceparent is not None:
+            message["traceparent"] = self.item.traceparent
         if self.taken.error is not None:
             message["last_error"] = self.taken.error
         if self.item.origin is not None:

@@ -21,6 +21,8 @@ from holdfast.runtime.dapr.app_id_conflicts import SIGNATURE_HEADER
 from holdfast.runtime.dapr.call_dedup import CALL_ID_HEADER, CallDeduplicator
 from holdfast.runtime.rate_limit import RateLimiter
 from holdfast.runtime.serialization import check_depth, dump
+from holdfast.tracing.spans import incoming
+from holdfast.tracing.traceparent import in_headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -102,6 +104,7 @@ class Callbacks(DaprActor):
         if not is_ours:
             self._host.admission.check(address, name, request.headers)
             body = argument_of(address.type, sent)
+            incoming.set(in_headers(request.scope["headers"]))
         if not self._host.admission.knows(address.type):
             # Holdfast's own actors reject it themselves, with a reply that an actor proxy understands.
             check_depth(body)
