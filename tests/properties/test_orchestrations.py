@@ -15,8 +15,8 @@ from tests.support.checkout import ROOT
 from tests.support.seeds import fresh_seeds, noting_seed
 
 PROGRAMS = 4_000
-DEPLOYS = 1_000
-RERUNS = 300
+DEPLOYS = 2_000
+RERUNS = 2_000
 # Enough for every worker that runs tests.
 PARTS = 4
 
