@@ -113,6 +113,15 @@ def test_bulk_asks_first_and_acts_on_what_matches(holdfast: Command, prefix: str
     assert (none.code, none.error) == (3, "No such instances.\n")
 
 
+def test_a_bar_on_a_terminal_while_bulk_acts(holdfast: Command, prefix: str) -> None:
+    begin(holdfast, prefix, "a", "b")
+    wait_until_listed(holdfast, prefix, ["b", "a"])
+    terminal = holdfast.on_terminal("orchestration", "bulk", "cancel", "--id-prefix", f"{prefix}-", "--yes")
+    terminal.wait_for("2 instances cancelled")
+    assert terminal.end() == 0
+    assert "2/2" in terminal.shown
+
+
 def test_bulk_names_the_instances_for_which_it_cannot_be_done(holdfast: Command, prefix: str) -> None:
     begin(holdfast, prefix, "a")
     wait_until_listed(holdfast, prefix, ["a"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import asyncio
 import re
 import shlex
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from holdfast import Client
+from holdfast import App, Client, Context
 from tests.cli.conftest import Command
-from tests.examples.test_documents import first_block
+from tests.examples.test_documents import first_block, run
 from tests.support.checkout import ROOT
 from tests.support.server import Server
 from tests.support.waiting import eventually
@@ -52,6 +53,11 @@ def commands(page: str) -> list[str]:
     return [re.sub(r"\$([A-Z])", lambda name: assigned[name[1]], line) for line in lines]
 
 
+def python(page: str) -> list[str]:
+    """Returns the Python of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.DOTALL)
+
+
 @pytest.mark.parametrize("page", FIND_NOTHING)
 async def test_the_commands_of_the_page(tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code = first_block("docs/orchestrations.md") + SCHEDULED
@@ -78,6 +84,18 @@ async def test_the_commands_of_the_page(tmp_path: Path, page: str, monkeypatch: 
             ended = await asyncio.to_thread(holdfast.inside, *words)
             expected = 3 if line.startswith(FIND_NOTHING[page]) else 0
             assert ended.code == expected, (line, ended.output, ended.error)
+        for code in python(page):
+            if "Client(" in code:
+                await run(code.replace("http://127.0.0.1:8080", server.url), {"Client": Client})
+
+
+@pytest.mark.parametrize("page", FIND_NOTHING)
+def test_the_code_of_the_page_declares_what_it_says(page: str) -> None:
+    for code in python(page):
+        if code.lstrip().startswith("@app."):
+            exec(code, {"app": App(), "Context": Context, "Order": dict[str, object]})
+        else:
+            compile(code, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_the_messages_that_the_page_quotes_are_those_of_the_code() -> None:
