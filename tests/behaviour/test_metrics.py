@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.behaviour.orchestrations.test_schedules import Schedule
 from tests.behaviour.stacks import on_every_stack
 from tests.support.rest import Queue
 from tests.support.runs import Run
@@ -81,3 +82,31 @@ async def test_instances_are_counted_by_orchestration(server: Server) -> None:
         return [now - then for now, then in zip(numbers(), before, strict=True)] == [3, 1, 2, 1]
 
     await eventually(counted, what="three were started, and one was cancelled")
+
+
+@on_every_stack
+async def test_activities_by_outcome_and_ticks_of_schedules_are_counted(server: Server) -> None:
+    seen = Scrape(server)
+    schedule = Schedule(server)
+
+    def numbers() -> list[float]:
+        outcomes = [
+            seen.value("holdfast_activity_outcomes_total", activity=activity, outcome=outcome) or 0
+            for activity, outcome in (("double", "completed"), ("refuse", "failed"))
+        ]
+        ticks = [
+            seen.value("holdfast_schedule_ticks_total", outcome=outcome) or 0 for outcome in ("started", "skipped")
+        ]
+        return [*outcomes, *ticks]
+
+    await seen.again()
+    before = numbers()
+    (await schedule.put(orchestration="waiting", input=None)).ok()
+    await Run(server).begin("everything")
+
+    async def counted() -> bool:
+        await seen.again()
+        return all(now > then for now, then in zip(numbers(), before, strict=True))
+
+    await eventually(counted, what="two activities, a tick and a skipped tick are counted")
+    assert (await schedule.delete()).status == 202

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, create_model
+
 from holdfast import App, Context
 from holdfast.worker.context import activity_context
 from tests.behaviour.orchestrations.redeployment import FILE
@@ -68,6 +70,41 @@ async def quote_model(ctx: Context, numbers: list[int]) -> dict[str, str]:
     new = {"currency": "EUR"} if "field" in DEPLOYED else {}
     prices = await asyncio.gather(*(ctx.call(price, {"number": number, **new}) for number in numbers))
     return dict(zip(map(str, numbers), prices, strict=True))
+
+
+@orchestration
+async def quote_patched(ctx: Context, item: str) -> str:
+    """Makes one slow call; a patched deploy makes a quick one before it."""
+    if "patched" in DEPLOYED and ctx.patched("2026-12-quick"):
+        item = await ctx.call(quick, item)
+    return await ctx.call(price, item)
+
+
+#: Another deploy has a field more, which has no default.
+Order: Any = create_model("Order", item=(str, ...), **{"day": (str, ...)} if "required" in DEPLOYED else {})
+
+
+@orchestration
+async def order(ctx: Context, given: Order) -> str:
+    await ctx.event("go")
+    return str(given.item)
+
+
+class State(BaseModel):
+    number: int
+
+
+@app.orchestration(name="perpetual", version="1")
+async def perpetual(ctx: Context, number: int) -> None:
+    version = await ctx.event("go")
+    ctx.continue_as_new({"number": number}, version=version)
+
+
+if "perpetual" not in WITHOUT:
+
+    @app.orchestration(name="perpetual", version="2")
+    async def perpetual_next(ctx: Context, given: State) -> list[Any]:
+        return [2, given.number, ctx.execution_id]
 
 
 @orchestration

@@ -148,6 +148,26 @@ async def test_wrong_backfills_are_refused_and_start_nothing(server: Server) -> 
 
 
 @on_every_stack
+async def test_a_tick_is_skipped_while_the_last_one_runs_or_cancels_it(server: Server) -> None:
+    schedule = Schedule(server)
+    (await schedule.put(orchestration="waiting", input=None)).ok()
+
+    async def outcomes() -> set[str]:
+        return {tick.get("status") or "skipped" for tick in (await schedule.get())["last"]}
+
+    async def has_skipped() -> bool:
+        return await outcomes() == {"RUNNING", "skipped"}
+
+    async def has_cancelled() -> bool:
+        return "CANCELLED" in await outcomes()
+
+    await eventually(has_skipped)
+    (await schedule.put(orchestration="waiting", input=None, overlap="cancel_previous")).ok()
+    await eventually(has_cancelled)
+    assert (await schedule.tell("pause")).status == 202
+
+
+@on_every_stack
 async def test_a_tenant_has_its_own_schedules(server: Server) -> None:
     ours, theirs = (Schedule(server.of(f"{who}-{server.name}")) for who in ("us", "them"))
     theirs.name = ours.name

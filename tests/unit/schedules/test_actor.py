@@ -67,6 +67,11 @@ class Stage(ActorStage):
     async def instance(self, instance_id: str) -> Any:
         return await self.invoke(ORCHESTRATION_TYPE, instance_id, "Status")
 
+    def ticks(self, outcome: str) -> float | None:
+        """Returns the number of ticks that the metrics of this process count."""
+        registry = self.host.client.metrics.registry
+        return registry.get_sample_value("holdfast_schedule_ticks_total", {"outcome": outcome})
+
     async def listed(self) -> Any:
         return await self.invoke(SCHEDULE_INDEX_TYPE, index_of("default"), "List", {"limit": 100})
 
@@ -95,6 +100,7 @@ async def test_a_tick_waits_for_the_end_of_the_last(stage: Stage) -> None:
     await asyncio.sleep(15)
     last = (await stage.ask("Get"))["last"]
     assert [result.get("status") for result in last] == ["RUNNING", None, "COMPLETED"]
+    assert [stage.ticks(outcome) for outcome in ("skipped", "started")] == [1, 2]
 
 
 @on_stage
@@ -119,6 +125,7 @@ async def test_ticks_of_the_time_when_the_server_was_down_are_caught_up_or_misse
     assert set(caught_up) == {"COMPLETED"}
     # One more tick may have been due since.
     assert (2 <= len(caught_up) <= 4, found["missed"] + len(caught_up)) == (True, 10)
+    assert [stage.ticks(outcome) for outcome in ("missed", "started")] == [found["missed"], len(caught_up)]
 
 
 @on_stage
