@@ -29,7 +29,8 @@ async def test_the_filters_are_the_address_and_the_list_follows(
     await server.order(f"{instance}-done", "rope")
     tagged = {"instance_id": f"{instance}-tagged", "tags": {"customer": instance}}
     await server.call("POST", "/orchestrations/report/start", tagged)
-    await server.ended(f"{instance}-done")
+    for name in ("done", "tagged"):
+        await server.ended(f"{instance}-{name}")
     page = (await open_page(server, "/#/orchestrations")).page
     await page.get_by_label("Instance id begins with").fill(instance)
     await expect(page.locator("tbody tr")).to_have_count(3)
@@ -50,6 +51,11 @@ async def test_the_filters_are_the_address_and_the_list_follows(
     await expect(page.locator("tbody tr")).to_have_count(1)
     await page.get_by_label("Started after").fill("2099-01-01T00:00")
     await expect(page.get_by_text("No instances match.")).to_be_visible()
+    await page.get_by_label("Started after").fill("")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await page.get_by_label("Ended before").fill("2000-01-01T00:00")
+    await expect(page.get_by_text("No instances match.")).to_be_visible()
+    assert "ended_before=2000" in page.url
 
 
 async def test_enter_opens_an_instance(

@@ -14,7 +14,9 @@ const MOST_PAGES = 10;
 // With a rare status, an answer may contain no matching instance although later ones do.
 const MOST_ANSWERS = 20;
 const STATUSES = ["RUNNING", "PENDING", "SUSPENDED", "BLOCKED", "COMPLETED", "FAILED", "CANCELLED"];
-const FIELDS = ["status", "name", "version", "tag", "started_after", "started_before", "id_prefix"];
+const TIMES = { started_after: "Started after", started_before: "Started before", ended_after: "Ended after", ended_before: "Ended before" };
+const RARE = ["version", "tag", ...Object.keys(TIMES)];
+const FIELDS = ["status", "name", "id_prefix", ...RARE];
 // Waits for a pause in the typing.
 const TYPING_MS = 250;
 
@@ -33,7 +35,7 @@ function query(given) {
   for (const [field, value] of Object.entries(given)) {
     if (!value) continue;
     if (field === "tag") value.split(",").forEach((tag) => text.append("tag", tag.trim()));
-    else text.append(field, field.startsWith("started") ? new Date(value).toISOString() : value);
+    else text.append(field, field in TIMES ? new Date(value).toISOString() : value);
   }
   return text;
 }
@@ -61,7 +63,7 @@ function Filters({ given }) {
     timer.current = setTimeout(() => change(form), TYPING_MS);
   };
   const now = ({ target: { form } }) => change(form);
-  const rare = ["version", "tag", "started_after", "started_before"].some((field) => given[field]);
+  const rare = RARE.some((field) => given[field]);
   // A form with several fields and no button is not submitted by Enter.
   const open = (event) => {
     if (event.key !== "Enter") return;
@@ -84,8 +86,8 @@ function Filters({ given }) {
       <label>Version<input name="version" list="known-versions" defaultValue=${given.version} autocomplete="off" onInput=${typed} /></label>
       <datalist id="known-versions">${versions.map((name) => html`<option value=${name} />`)}</datalist>
       <label>Tags, as key:value, …<input name="tag" defaultValue=${given.tag} autocomplete="off" onInput=${typed} /></label>
-      <label>Started after<input name="started_after" type="datetime-local" defaultValue=${given.started_after} onInput=${typed} /></label>
-      <label>Started before<input name="started_before" type="datetime-local" defaultValue=${given.started_before} onInput=${typed} /></label>
+      ${Object.entries(TIMES).map(([field, label]) =>
+        html`<label>${label}<input name=${field} type="datetime-local" defaultValue=${given[field]} onInput=${typed} /></label>`)}
     </div></details>
   </form>`;
 }
