@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from holdfast import App, Context
 from holdfast.errors import Unavailable
@@ -18,9 +20,6 @@ from holdfast.runtime.batching import CallBatcher
 from holdfast.runtime.serialization import dump
 from tests.support.simulated import on_simulated_host, takes_little
 from tests.unit.orchestration.test_actor import Stage
-
-if TYPE_CHECKING:
-    import pytest
 
 app = App()
 
@@ -72,6 +71,15 @@ async def hasty(ctx: Context, child: str) -> str:
 async def detaching(ctx: Context) -> None:
     await ctx.sub(waiting, instance_id="apart", detached=True)
     await ctx.event("never")
+
+
+@app.orchestration
+async def leaving_children(ctx: Context) -> None:
+    """Asks for two children that go on without it."""
+    await ctx.sub(waiting, instance_id="detached", detached=True)
+    task = asyncio.create_task(ctx.sub(waiting, instance_id="abandoned", on_parent_end="abandon"))
+    await ctx.event("go")
+    task.cancel()
 
 
 @app.orchestration
@@ -431,3 +439,31 @@ def test_entries_that_have_arrived_are_not_asked_for_again() -> None:
         entry.remove("queue other", part.effects)
     entries.remove_arrived()
     assert next(Outbox.restore(entries.head())) == ("outbox-0",)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_children_that_go_on_without_their_parent_are_started_though_it_was_deleted(crashes: bool) -> None:
+    @on_simulated_host(Outside)
+    async def test(stage: Outside) -> None:
+        invoke = stage.host.client.invoke_method
+
+        async def invoke_no_child(actor_type: str, actor_id: str, method: str, data: bytes = b"") -> bytes:
+            if actor_id in ("detached", "abandoned"):
+                raise Unavailable
+            return await invoke(actor_type, actor_id, method, data)
+
+        stage.host.client.invoke_method = invoke_no_child  # type: ignore[method-assign]
+        await stage.ask("i", "Start", name="leaving_children")
+        await stage.ask("i", "RaiseEvent", name="go", data=None)
+        assert (await stage.ask("i", "Status"))["status"] == "COMPLETED"
+        assert (await stage.ask("i", "Delete"))["success"]
+        if crashes:
+            await stage.restart()
+        else:
+            stage.host.client.invoke_method = invoke  # type: ignore[method-assign]
+        await asyncio.sleep(120)
+        for child in ("detached", "abandoned"):
+            assert (await stage.ask(child, "Status"))["status"] == "RUNNING"
+        assert (await stage.ask("i", "Status"))["error_code"] == "NOT_FOUND"
+
+    test()

@@ -209,11 +209,13 @@ class EffectDispatcher:
     async def _report_refused(
         self, effect: RunActivity | StartSubOrchestration, of: str, failure_type: str, reason: str
     ) -> None:
+        # A start may be sent after its instance was deleted, and another one was started under its id.
+        parent = effect.parent if isinstance(effect, StartSubOrchestration) else None
         outcome = {
             "of": of,
             "execution_id": effect.execution_id,
             "scheduled_seq": effect.scheduled_seq,
-            "incarnation": self._incarnation,
+            "incarnation": self._incarnation if parent is None else parent.incarnation,
             "error": Failure(type=failure_type, message=reason, kind="refused").dump(),
         }
         await self._call(ORCHESTRATION_TYPE, self._instance_id, "Complete", outcome)

@@ -17,7 +17,12 @@ import orjson
 from holdfast.errors import StorageBroken
 from holdfast.kinds import CUSTOM_STATUS, ENDING, HEAD, INPUT
 from holdfast.orchestration.core import history as events_of
-from holdfast.orchestration.core.effects import CancelSubOrchestration, DeleteRecords, NotifyParent
+from holdfast.orchestration.core.effects import (
+    CancelSubOrchestration,
+    DeleteRecords,
+    NotifyParent,
+    StartSubOrchestration,
+)
 from holdfast.orchestration.core.event_ids import StoredEventIds
 from holdfast.orchestration.core.failures import Failure
 from holdfast.orchestration.core.json_records import Parent
@@ -247,7 +252,7 @@ class InstanceRecord:
         if self.parent is not None and not self.ended:
             failure = Failure(type="Deleted", message="It was deleted before it had ended.", kind="cancelled")
             self.outbox.put([NotifyParent(parent=self.parent, error=failure)], now)
-        self.outbox.keep(lambda effect: isinstance(effect, NotifyParent | CancelSubOrchestration | DeleteRecords))
+        self.outbox.keep(_outlives_its_instance)
         self.outbox.put(others, now)
         left = InstanceRecord(self.instance_id)
         # Assume that the index has an entry: a process may have written it and crashed before saving that.
@@ -576,6 +581,13 @@ class InstanceRecord:
         record.saved()
         [record.custom_status] = yield from record.values(CUSTOM_STATUS)
         return record
+
+
+def _outlives_its_instance(effect: Effect) -> bool:
+    """Returns whether an effect is also sent when its instance was deleted."""
+    if isinstance(effect, StartSubOrchestration):
+        return effect.is_for_good
+    return isinstance(effect, NotifyParent | CancelSubOrchestration | DeleteRecords)
 
 
 def check_format(head: dict[str, Any], subject: str) -> None:
