@@ -24,9 +24,15 @@ if TYPE_CHECKING:
     from holdfast.runtime.in_process.storage import Write
 
 QUEUE = "activities"
+#: An activity of an instance.
 CALL = {
-    **{"instance_id": "i", "incarnation": "1", "execution_id": 1, "scheduled_seq": 2},
-    **{"name": "pack", "attempt": 1, "input": None},
+    "instance_id": "i",
+    "incarnation": "1",
+    "execution_id": 1,
+    "scheduled_seq": 2,
+    "name": "pack",
+    "attempt": 1,
+    "input": None,
 }
 
 
