@@ -56,7 +56,7 @@ async def test_ids_of_events_are_remembered_over_many_executions(server: Server)
     async def all_are_received() -> bool:
         return bool((await run.status())["execution_id"] == IDS + 1)
 
-    await eventually(all_are_received)
+    await eventually(all_are_received, within=60)
     delivered(await run.raise_event("letters", "again", event_id="id 0"))
     delivered(await run.raise_event("letters", "end"))
     assert await run.output() == [*range(IDS), "end"]
