@@ -221,10 +221,15 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
         return status is None or status in ENDED
 
     async def _status(self, instance_id: str) -> str | None:
-        """Returns the status of an instance; None if there is none with this id."""
+        """Returns the status of an instance; None if there is none with this id, or if it cannot be read any more."""
         if (known := self._ended.get(instance_id)) is not None:
             return known
-        answer = await self._call(instance_id, "State", None)
+        try:
+            answer = await self._call(instance_id, "State", None)
+        except HoldfastError as error:
+            if error.retryable:
+                raise
+            return None
         status: str | None = answer.get("status")
         if status in ENDED:
             if len(self._ended) > 100:
@@ -270,6 +275,11 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
                 except Unavailable as error:
                     failure = error
                     break
+                except HoldfastError as error:
+                    if error.retryable:
+                        raise
+                    # Such as that of a damaged instance: it must not hold up all later calls.
+                    made[str(call.number)] = self._not_started(call, error.message)
             if made:
                 await self._call_myself("ConfirmCalls", {"created_at": schedule.created_at, "made": made})
             if failure is not None:
@@ -289,14 +299,17 @@ class ScheduleActor(InternalActor, ScheduleActorInterface, Remindable):
             return None
         refusal = str(answer.get("message"))
         if answer.get("error_code") == "INVALID_REQUEST":
-            log.warning(
-                "schedule %s: %s was not started: %s",
-                *(self.id.id, call.instance_id, refusal),
-                extra=about(schedule=self._name, instance_id=call.instance_id, tenant=self._tenant),
-            )
-            return refusal
+            return self._not_started(call, refusal)
         # Its code is not deployed where the instance lives, or starts are refused for a while.
         raise Unavailable(f"{call.instance_id} cannot be started now: {refusal}")
+
+    def _not_started(self, call: Call, reason: str) -> str:
+        log.warning(
+            "schedule %s: %s was not %s: %s",
+            *(self.id.id, call.instance_id, "started" if call.method == "Start" else "cancelled", reason),
+            extra=about(schedule=self._name, instance_id=call.instance_id, tenant=self._tenant),
+        )
+        return reason
 
     async def _update_index(self) -> None:
         async with self.work.turn() as turn:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import App, Context
 from holdfast.errors import HoldfastError
-from holdfast.kinds import ORCHESTRATION_TYPE, SCHEDULE_INDEX_TYPE, SCHEDULE_TYPE
+from holdfast.kinds import HEAD, ORCHESTRATION_TYPE, SCHEDULE_INDEX_TYPE, SCHEDULE_TYPE
 from holdfast.orchestration.actor.actor import orchestration_actor
 from holdfast.orchestration.index.instance_index import InstanceIndexActor
 from holdfast.orchestration.index.tenant_index import TenantIndexActor
@@ -252,6 +252,21 @@ async def test_a_schedule_that_is_made_while_its_predecessor_leaves_the_list_is_
     await stage.restart()
     await asyncio.sleep(60)
     assert await stage.listed() == ["s"]
+
+
+@on_stage
+async def test_a_damaged_instance_does_not_hold_up_its_schedule(stage: Stage) -> None:
+    await stage.put(orchestration="endless", overlap="cancel_previous")
+    await asyncio.sleep(61)
+    [result] = (await stage.ask("Get"))["last"]
+    head = f"holdfast||{ORCHESTRATION_TYPE}||{result['instance_id']}||{HEAD}"
+    assert head in stage.host.storage.rows
+    stage.host.storage.rows[head] = (b"{", None)
+    await stage.restart()
+    await asyncio.sleep(125)
+    found = await stage.ask("Get")
+    assert [result.get("status") for result in found["last"]] == ["RUNNING", "CANCELLED", None]
+    assert (await stage.ask("Delete"))["success"]
 
 
 @pytest.mark.parametrize(
