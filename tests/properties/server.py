@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Unavailable
+from holdfast.errors import Conflict, Unavailable
+from holdfast.gateway.queues.config import Configuration
+from holdfast.gateway.queues.partitions import Partitions
 from holdfast.kinds import QUEUE_TYPE
 from holdfast.pushpop.actor import PushPopActor
 from holdfast.pushpop.index import QueueIndexActor
@@ -217,12 +219,17 @@ class Server:
             await self._restart()
 
     async def grow(self, after: float) -> None:
-        """Adds a partition while the queue is in use."""
+        """Adds a partition while the queue is in use.
+
+        As the gateway does, which tells the partitions too, besides the first one.
+        """
         await asyncio.sleep(after)
         partitions = self.ledger.journal.partitions("orders")
         if self.up and partitions < MOST_PARTITIONS:
-            with suppress(Unavailable):
-                await self.call(QUEUE_TYPE, "orders", "SetConfig", {"partitions": partitions + 1})
+            change = {"partitions": partitions + 1}
+            gateway = Configuration(Partitions(self._host.client))
+            with suppress(Unavailable, Conflict):
+                await gateway.change("orders", dump(change), change)
 
     async def calm_down(self, *, restart: bool) -> None:
         """No more faults, but for reminders that are late; and when asked for, a process that remembers nothing."""
