@@ -320,6 +320,10 @@ def test_dead_letters_are_redriven_and_deleted_by_what_they_say(holdfast: Comman
     asked = holdfast.queue("delete-dead-letters", name, typed="n\n")
     assert asked.code == 1
     assert f"Delete ALL dead letters of {name} for good?" in asked.error
+    for command in (("redrive", name), ("delete-dead-letters", name, "--yes")):
+        refused = holdfast.queue(*command, "--before", "yesterday")
+        assert refused.code == 2
+        assert "--before: has to be a time" in refused.error
     none = holdfast.queue("delete-dead-letters", name, "--before", "2001-01-01", "--yes", "--json")
     assert none.json() == {"success": True, "deleted": 0}
     some = holdfast.queue("delete-dead-letters", name, "--reason", "max_deliveries", "--max", "1", "--yes")

@@ -90,3 +90,27 @@ def test_variables_that_kubernetes_and_ci_set_are_no_options(holdfast: Command, 
     assert "is not a valid integer" in holdfast("serve", HOLDFAST_PORT="eighty").error
     started = holdfast("orchestration", "start", "greeting", '"ann"', "--within", "60", **links)
     assert started.code == 0, started.error
+
+
+def test_a_number_has_to_be_finite(holdfast: Command) -> None:
+    for number in ("nan", "inf"):
+        ended = holdfast("serve", "--drain-timeout", number)
+        assert ended.code == 2
+        assert "'--drain-timeout'" in ended.error
+        assert "finite" in ended.error
+
+
+def test_the_retention_of_instances_is_not_that_of_a_record(holdfast: Command, name: str) -> None:
+    (holdfast.folder / "holdfast.toml").write_text("retention = 63072000\n")
+    owner = holdfast("idempotency", "begin", name).output.strip()
+    committed = holdfast("idempotency", "commit", name, "--owner", owner)
+    assert (committed.code, committed.error) == (0, "")
+    ended = holdfast("idempotency", "commit", name, "--owner", owner, HOLDFAST_IDEMPOTENCY_RETENTION="0")
+    assert ended.code == 2
+
+
+def test_an_app_id_that_would_break_the_keys_is_refused(holdfast: Command) -> None:
+    for app_id in ("a||b", ""):
+        ended = holdfast("serve", "--port", "0", "--app-id", app_id)
+        assert ended.code == 1
+        assert ended.error.startswith("holdfast: This app id is not valid: ")

@@ -307,10 +307,13 @@ async def test_a_source_that_comes_into_use_meanwhile_is_refused(
         (["a||Cart||1||v", "b||Cart||1||v"], (), "state of several apps: name one with --app-id: a, b"),
         (["a||Cart||1||v"], ("--app-id", "b"), "no state of actors of the app id 'b'.* The app ids there are a"),
         (["a||Cart||1||v"], ("--from-table", "other"), "has no table other .* name the table with --from-table"),
+        (["a||Cart||1||v"], ("--to-app-id", "a||b"), "This --to-app-id is not valid"),
+        (["a||Cart||1||v"], ("--to-app-id", ""), "This --to-app-id is not valid"),
+        (["a||Cart||1||v"], ("--create", "v1"), "--create is for PostgreSQL"),
         (["a||OrchestrationActor||1||instance"], (), r"OrchestrationActor\|\|1\|\|instance is damaged"),
     ],
 )
-def test_a_source_that_cannot_be_moved_is_refused(
+def test_what_cannot_be_moved_is_refused(
     rows: list[str], options: tuple[str, ...], sentence: str, tmp_path: Path
 ) -> None:
     source = make_file(tmp_path / "data" / "holdfast.db", [(key, "1", 0, None) for key in rows])

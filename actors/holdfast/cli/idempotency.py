@@ -105,6 +105,8 @@ def begin(server: Server, as_json: bool, key: str, tenant_id: str | None, owner:
 @_owner
 @option(
     "--retention",
+    # Of the server, HOLDFAST_RETENTION is that of instances.
+    envvar="HOLDFAST_IDEMPOTENCY_RETENTION",
     type=click.IntRange(1, MAX_RETENTION),
     default=DEFAULT_RETENTION,
     help="Seconds that the record is kept.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,13 @@ class _Option(click.Option):
         value = super().resolve_envvar_value(ctx)
         if value is not None and isinstance(self.type, click.types.IntParamType) and _SERVICE_LINK.match(value):
             return None
+        return value
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        value = super().process_value(ctx, value)
+        # Click's ranges let nan through, since it is neither too small nor too large.
+        if isinstance(value, float) and not isfinite(value):
+            raise click.BadParameter("has to be a finite number.", ctx=ctx, param=self)
         return value
 
 

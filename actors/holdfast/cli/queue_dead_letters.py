@@ -10,6 +10,7 @@ import click
 from holdfast.cli import printing
 from holdfast.cli import queue_tables as tables
 from holdfast.cli.options import option
+from holdfast.cli.orchestration_start import read_moment
 from holdfast.cli.queue_input import steps
 from holdfast.cli.session import NOTHING_THERE, server_command, show_done, show_json
 from holdfast.client.api.queues import letters_selected
@@ -86,7 +87,7 @@ def redrive(
     Moves the dead letters with these ids, as 'dead-letters' shows them, those that the options select, or all. Items
     that fail again in the meantime are not moved a second time.
     """
-    selected = letters_selected(ids or None, reason=reason, error_contains=error_contains, before=before)
+    selected = _selected(ids, reason, error_contains, before)
     with server.connect() as session:
         calls = session.queue(name)
         count = _in_steps(session, calls, calls.redrive, "redriven", selected, most)
@@ -117,7 +118,7 @@ def delete_dead_letters(
 
     Deletes the dead letters with these ids, as 'dead-letters' shows them, those that the options select, or all.
     """
-    selected = letters_selected(ids or None, reason=reason, error_contains=error_contains, before=before)
+    selected = _selected(ids, reason, error_contains, before)
     if not yes:
         which = (
             counted(len(ids), "dead letter") if ids else "the selected dead letters" if selected else "ALL dead letters"
@@ -127,6 +128,16 @@ def delete_dead_letters(
         calls = session.queue(name)
         count = _in_steps(session, calls, calls.delete_dead_letters, "deleted", selected, most)
     show_done({"success": True, "deleted": count}, as_json, f"{counted(count, 'dead letter')} deleted")
+
+
+def _selected(ids: tuple[str, ...], reason: str | None, error_contains: str | None, before: str | None) -> Answer:
+    moment = read_moment(before, "--before")
+    return letters_selected(
+        ids or None,
+        reason=reason,
+        error_contains=error_contains,
+        before=None if moment is None else moment.isoformat(),
+    )
 
 
 def _in_steps(

@@ -143,8 +143,23 @@ def trigger(server: Server, as_json: bool, name: str) -> None:
 
 @schedule.command(short_help="Start the instances of past ticks.")
 @_name
-@option("--from", "since", required=True, metavar="TIME", help="The first tick that may run, in ISO 8601.")
-@option("--to", "until", required=True, metavar="TIME", help="Ticks at this time and later do not run.")
+@option(
+    "--from",
+    "since",
+    envvar="HOLDFAST_BACKFILL_FROM",
+    required=True,
+    metavar="TIME",
+    help="The first tick that may run, in ISO 8601.",
+)
+@option(
+    "--to",
+    "until",
+    # Of other commands, HOLDFAST_TO is a file.
+    envvar="HOLDFAST_BACKFILL_TO",
+    required=True,
+    metavar="TIME",
+    help="Ticks at this time and later do not run.",
+)
 @server_command
 def backfill(server: Server, as_json: bool, name: str, since: str, until: str) -> None:
     """Start the instances of all ticks in a time, each once."""

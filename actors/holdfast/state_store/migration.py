@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import ComponentMissing, SettingsError, StorageBroken
 from holdfast.kinds import OWN_TYPES, WAKE_LIST_TYPE
+from holdfast.names import check_id
 from holdfast.runtime.exact_numbers import original, protected
 from holdfast.state_store.formats import refuse_other_formats
 from holdfast.state_store.sqlite_table import SqliteSource, SqliteTarget
@@ -73,7 +74,7 @@ def migrate(
     with ExitStack() as stack:
         source = stack.enter_context(_open_source(source_end))
         app_id = _chosen_app(source, app_id)
-        to_app_id = to_app_id or app_id
+        to_app_id = app_id if to_app_id is None else check_id(to_app_id, "--to-app-id")
         if (source_end.url, source_end.table, app_id) == (target_end.url, target_end.table, to_app_id):
             raise SettingsError("--from and --to are the same database: name another with --to.")
         target = stack.enter_context(_open_target(target_end))
@@ -182,6 +183,8 @@ def _open_source(end: End) -> Source:
 def _open_target(end: End) -> Target:
     end.url.check("--to")
     if end.url.is_sqlite:
+        if end.create is not None:
+            raise SettingsError("--create is for PostgreSQL, and --to is a file of SQLite: omit it.")
         return SqliteTarget(end.url.sqlite_path, end.table)
     _require_driver()
     from holdfast.state_store.postgresql_table import PostgresqlTarget

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from holdfast.names import check_id
 from holdfast.runtime.embedded.data_folder import DataFolder
 from holdfast.runtime.embedded.sqlite import SqliteStorage
 from holdfast.runtime.in_process.host import InProcessHost
@@ -20,6 +21,8 @@ class EmbeddedHost(InProcessHost):
     name = "embedded"
 
     def __init__(self, data: Path, **options: Any) -> None:
+        # A bar would end this part of a state key.
+        check_id(options.get("app_id", "holdfast"), "app id")
         self._folder = DataFolder(data)
         super().__init__(SqliteStorage(self._folder.database), now=time.time, **options)
 
