@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# In one process, which builds the site once.
+pytestmark = pytest.mark.xdist_group("site")
+
 #: Sphinx in a process that cannot connect to anything.
 _OFFLINE = """
 import socket, sys
@@ -47,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
@@ -140,7 +143,6 @@ def commands(group: click.Group, prefix: str) -> Iterator[str]:
             yield f"{prefix} {name}"
 
 
-@pytest.mark.xdist_group("browser")
 async def test_the_search_works_in_a_folder(site: Path) -> None:
     requests: list[str] = []
     complaints: list[str] = []

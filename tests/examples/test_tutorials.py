@@ -12,7 +12,7 @@ from tests.support.checkout import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGES = ("queue", "orchestration", "dapr", "spark")
+PAGES = {"queue": "tutorials", "orchestration": "tutorials", "dapr": "local-stack", "spark": "tutorials"}
 
 
 def test_every_tutorial_is_followed() -> None:
@@ -20,7 +20,7 @@ def test_every_tutorial_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.xdist_group(f"tutorial-{page}")) for page in PAGES]
+    "page", [pytest.param(page, marks=pytest.mark.xdist_group(group)) for page, group in PAGES.items()]
 )
 async def test_the_tutorial(page: str, tmp_path: Path) -> None:
     assert {block.language for block in blocks(page)} <= {"python", "sh", "text"}

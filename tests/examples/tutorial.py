@@ -117,17 +117,21 @@ class Tutorial:
 
     async def _run(self, commands: str, shown: str | None) -> None:
         if not _READING.match(commands):
-            printed = await self._output(commands)
+            code, printed, error = await self._output(commands)
+            assert code == 0, (commands, printed, error)
             assert shown is None or _fits(shown, printed), (commands, printed)
             return
         assert shown is not None, commands
 
         async def as_shown() -> bool:
-            return _fits(shown, await self._output(commands))
+            # Some exit with 3 while there is nothing.
+            code, printed, _ = await self._output(commands)
+            return code == 0 and _fits(shown, printed)
 
         await eventually(as_shown, _SECONDS, what=f"{commands!r} prints {shown!r}")
 
-    async def _output(self, commands: str) -> str:
+    async def _output(self, commands: str) -> tuple[int | None, str, str]:
+        """Returns the exit code, and what was printed to the output and to the error stream."""
         process = await asyncio.create_subprocess_exec(
             *("bash", "-euo", "pipefail", "-c", self._real(commands)),
             cwd=self.folder,
@@ -136,8 +140,7 @@ class Tutorial:
             stderr=asyncio.subprocess.PIPE,
         )
         output, error = await asyncio.wait_for(process.communicate(), _SECONDS)
-        assert process.returncode == 0, (commands, output.decode(), error.decode())
-        return output.decode()
+        return process.returncode, output.decode(), error.decode()
 
     async def _prints(self, terminal: ChildProcess, shown: str) -> None:
         lines = self._real(shown).splitlines()
