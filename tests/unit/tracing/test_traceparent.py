@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.errors import InvalidRequest
+from holdfast.pushpop.api.requests import PushItem
 from holdfast.tracing.traceparent import in_headers, read, span_id, within
 
 VALID = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -29,6 +31,13 @@ VALID = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 )
 def test_only_contexts_as_w3c_defines_them_are_read(text: str | None, found: str | None) -> None:
     assert read(text) == found
+
+
+def test_a_field_of_zeros_stands_for_no_context_and_other_text_is_refused() -> None:
+    assert PushItem.parse({"item": 1, "traceparent": VALID}).traceparent == VALID
+    assert PushItem.parse({"item": 1, "traceparent": f"00-{'0' * 32}-{'0' * 16}-00"}).traceparent is None
+    with pytest.raises(InvalidRequest, match="traceparent"):
+        PushItem.parse({"item": 1, "traceparent": "my trace"})
 
 
 def test_the_header_is_found_among_others() -> None:

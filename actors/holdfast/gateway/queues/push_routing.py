@@ -159,6 +159,8 @@ def refuse_internal(data: dict[str, Any]) -> None:
     refuse_elsewhere(data)
     if ENTRIES in data:
         raise errors.InvalidRequest(f"{ENTRIES}: is not known here")
+    if _CONTEXT in data and _ITEMS in data:
+        raise errors.InvalidRequest(f"{_CONTEXT}: is not known here: send it as a header, or with each item")
 
 
 def refuse_other_tenants(data: dict[str, Any], tenant: str) -> None:
