@@ -372,10 +372,10 @@ async def test_one_turn_does_not_take_more_than_fits_into_a_transaction(stage: O
     await stage.ask("i", "Start", name="hoarding")
     instances = CallBatcher.of(stage.host.client, ORCHESTRATION_TYPE)
     letter = dump({"name": "letters", "data": '"' * 300_000})
-    answers = await asyncio.gather(*(instances.call("i", "RaiseEvent", letter) for _ in range(40)))
+    answers = await asyncio.gather(*(instances.call("i", "RaiseEvent", letter) for _ in range(27)))
     assert all(answer["success"] for answer in answers)
     history = await stage.history("i")
-    assert len(history) == 42
+    assert len(history) == 29
     assert max(sizes) < TURN_BYTES + 3_000_000
 
 
