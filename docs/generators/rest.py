@@ -23,17 +23,22 @@ _COMMON = ("400", "401", "403", "405", "413", "429", "503")
 
 def page() -> str:
     operations = [
-        (_HEADINGS[operation["tags"][0]], verb.upper(), path, operation)
+        (_heading(operation["tags"][0]), verb.upper(), path, operation)
         for path, verbs in openapi()["paths"].items()
         for verb, operation in verbs.items()
     ]
-    order = list(_HEADINGS.values())
-    operations.sort(key=lambda one: order.index(one[0]))
+    # Others come after these.
+    order = dict(zip(_HEADINGS.values(), range(len(_HEADINGS)), strict=True))
+    operations.sort(key=lambda one: (order.get(one[0], len(order)), one[0]))
     parts = []
     for heading, group in groupby(operations, key=lambda one: one[0]):
         parts.append(f"## {heading}")
         parts += [_operation(verb, path, operation) for _, verb, path, operation in group]
     return "\n\n".join(parts)
+
+
+def _heading(tag: str) -> str:
+    return _HEADINGS.get(tag, tag.capitalize())
 
 
 def _operation(verb: str, path: str, operation: dict[str, Any]) -> str:
