@@ -328,7 +328,4 @@ def test_dead_letters_are_redriven_and_deleted_by_what_they_say(holdfast: Comman
     assert none.json() == {"success": True, "deleted": 0}
     some = holdfast.queue("delete-dead-letters", name, "--reason", "max_deliveries", "--max", "1", "--yes")
     assert (some.code, some.output) == (0, "1 dead letter deleted\n")
-    wrong = holdfast.queue("delete-dead-letters", name, "--before", "yesterday", "--yes")
-    assert wrong.code != 0
-    assert "filter.before" in wrong.error
     assert holdfast.queue("delete-dead-letters", name, "--yes").output == "1 dead letter deleted\n"
