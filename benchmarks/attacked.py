@@ -42,6 +42,12 @@ async def typed(ctx: Context, numbers: list[int]) -> int:
 
 
 @app.orchestration(mailboxes=["letters"])
+async def hoarder(ctx: Context) -> None:
+    """Receives nothing of what it is sent."""
+    await ctx.event("never")
+
+
+@app.orchestration(mailboxes=["letters"])
 async def reader(ctx: Context, letters: int) -> int:
     """Receives so many letters, of whatever size."""
     received = 0

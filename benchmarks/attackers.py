@@ -72,9 +72,11 @@ class Attacker:
 
     @property
     def answered(self) -> bool:
-        """Whether every attack was made, and answered where the attacker reads the answer."""
+        """Whether every attack was made and answered where the attacker reads the answer, or refused at its limit."""
+        names = set(self.attacks or _NAMES)
         read = {attack for attack, status in self.statuses if status}
-        return set(self.attacks or _NAMES) - {unread_answers.__name__} <= read
+        refused = {attack for attack, status in self.statuses if status == 429}
+        return names - {unread_answers.__name__} <= read and names & _LIMITED <= refused
 
     async def run(self, tell: Callable[[str], None]) -> None:
         headers = {"Authorization": f"Bearer {ATTACKER}"}
@@ -231,6 +233,26 @@ async def other_sites(attacker: Attacker, session: aiohttp.ClientSession, number
         await attacker.send(session, "other_sites", "POST", "/queue/orders/pop", headers=headers)
 
 
+async def unread_mail(attacker: Attacker, session: aiohttp.ClientSession, number: int) -> None:
+    """Events that the instance never receives, beyond what it may leave unread."""
+    instance = f"hoarder-{number}"
+    start = json.dumps({"instance_id": instance}).encode()
+    await attacker.send(session, "unread_mail", "POST", "/orchestrations/hoarder/start", start)
+    await attacker.send(session, "unread_mail", "POST", f"/orchestrations/{instance}/events/letters", _LETTER)
+
+
+async def event_streams(attacker: Attacker, session: aiohttp.ClientSession, number: int) -> None:
+    """Streams of events, more than a tenant may open at once, of things that change all the time."""
+    url = f"{attacker.url}/events?topic=queues&topic=instances&topic=queue:wide-0&topic=instance:large"
+    async with session.get(url) as answer:
+        attacker.statuses["event_streams", answer.status] += 1
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with asyncio.timeout(5 + number % 5):
+                await answer.read()
+                # Of those that are refused, one a second.
+                await asyncio.sleep(1)
+
+
 _numbers = itertools.count()
 _UNKNOWN_KEYS = b'{"item": 1' + b"".join(b',"k%x":1' % number for number in range(1_200_000)) + b"}"
 _WRONG_INPUT = b'{"input": [' + b",".join([b'"x"'] * 250_000) + b"]}"
@@ -252,8 +274,12 @@ ATTACKS: dict[Callable[[Attacker, aiohttp.ClientSession, int], Awaitable[None]],
     deep_bodies: 4,
     other_tenants: 2,
     other_sites: 1,
+    unread_mail: 4,
+    event_streams: 60,
 }
 _NAMES = tuple(attack.__name__ for attack in ATTACKS)
+#: Those that fill something up.
+_LIMITED = {unread_mail.__name__, event_streams.__name__}
 
 
 async def _attack(attacker: Attacker, seconds: float) -> None:

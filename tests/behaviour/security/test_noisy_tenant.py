@@ -76,6 +76,10 @@ async def test_the_attacker_sees_no_fault_no_huge_answer_and_nothing_of_others(
     # It has ended in order, and says what was answered: of each attack something, but of the one that reads nothing.
     assert [line for line in told if line.startswith("unread_answers: ") and line.endswith(" times without an answer")]
     assert [line for line in told if line.startswith("large_histories: ") and line.endswith(" times 200")]
+    # An instance takes some mail that it does not read, and a tenant may open some streams; no more.
+    for attack, taken in (("unread_mail", 202), ("event_streams", 200)):
+        for status in (taken, 429):
+            assert [line for line in told if line.startswith(f"{attack}: ") and line.endswith(f" times {status}")]
 
 
 async def test_the_server_tells_of_no_fault(server: Server, attacked: tuple[Honest, list[str]]) -> None:
