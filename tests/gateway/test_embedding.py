@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +46,63 @@ async def test_it_serves_inside_the_block_and_keeps_its_data(tmp_path: Path) -> 
             await client.queue("orders").stats()
     async with holdfast.serve(app, data=tmp_path, port=0) as server, Client(server.url) as client:
         assert await client.orchestration("i-1").result(timeout=60) == "oar shipped"
+
+
+_TRACED = """
+import asyncio, sys
+import holdfast
+from holdfast import App, Client, Context
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+app = App()
+exporter = InMemorySpanExporter()
+
+@app.activity
+async def ship(line: str) -> str:
+    with trace.get_tracer("shop").start_as_current_span("label"):
+        return f"{line} shipped"
+
+@app.orchestration
+async def shipping(ctx: Context, line: str) -> str:
+    return await ctx.call(ship, line)
+
+async def main() -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    async with holdfast.serve(app, data=sys.argv[1], port=0) as server, Client(server.url) as client:
+        with trace.get_tracer("shop").start_as_current_span("order"):
+            run = await client.start(shipping, "oar")
+        assert await run.result(timeout=60) == "oar shipped"
+    spans = exporter.get_finished_spans()
+    names = {span.context.span_id: span.name for span in spans}
+    assert len({span.context.trace_id for span in spans}) == 1
+    for span in spans:
+        print(names[span.parent.span_id] if span.parent else "-", "->", span.name)
+
+asyncio.run(main())
+"""
+
+
+def test_it_makes_its_spans_with_the_tracer_provider_of_the_program(tmp_path: Path) -> None:
+    """In a process of its own, as a process has one tracer provider for good."""
+    command = [sys.executable, "-c", _TRACED, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    assert sorted(run.stdout.splitlines()) == [
+        "- -> order",
+        "POST /orchestrations/{name}/start -> OrchestrationActor Start",
+        "POST /orchestrations/{name}/start -> orchestration shipping",
+        "orchestration shipping -> send ship",
+        "order -> POST /orchestrations/{name}/start",
+        "run ship -> OrchestrationActor Complete",
+        "run ship -> label",
+        "send ship -> PushPopActor Push",
+        "send ship -> run ship",
+    ]
 
 
 async def test_an_error_of_the_block_stops_it_and_is_raised_on(tmp_path: Path) -> None:
