@@ -120,6 +120,7 @@ log = logging.getLogger(__name__)
     default=30.0,
     help="Seconds in which a request must arrive, from its first byte to its last.",
 )
+@option("--reload", is_flag=True, help="For development: restart the server when a Python file changes.")
 @option("--log-format", type=click.Choice(FORMATS), default="text", help="Plain text or JSON lines.")
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="Lowest level to log.")
 def serve(
@@ -144,6 +145,7 @@ def serve(
     drain_timeout: float,
     no_tracebacks: bool,
     body_timeout: float,
+    reload: bool,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -152,6 +154,13 @@ def serve(
     SIGTERM and Ctrl-C stop it gracefully: it accepts no more work, finishes running turns, and exits with 0.
     A second Ctrl-C cancels what still runs; nothing that was acknowledged is lost.
     """
+    set_up_logging(log_format, log_level)
+    if reload:
+        from holdfast.cli.reload import is_supervised, supervise
+
+        if not is_supervised():
+            sys.exit(supervise(apps, (port, grpc_port), drain_timeout))
+
     # Imported here because it is slow; the other commands start without it.
     import uvloop
 
@@ -165,7 +174,6 @@ def serve(
     from holdfast.tracing import environment as tracing
     from holdfast.worker.thread_exit import exit_past_threads
 
-    set_up_logging(log_format, log_level)
     keep_tracebacks(not no_tracebacks)
     loopback = is_loopback(listen)
     token = given_token(token, token_file)

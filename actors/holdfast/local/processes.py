@@ -34,6 +34,13 @@ class Account:
     group: int
 
 
+def ending_with_us(command: Sequence[str], death_signal: signal.Signals, account: Account | None = None) -> list[str]:
+    """Returns the command that runs another under the account; on Linux that one gets the signal when we end."""
+    name = f"{account.user}:{account.group}" if account else "-"
+    launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), str(int(death_signal)), name]
+    return [*launcher, *command]
+
+
 class ChildProcess:
     """A program that is started in its own session; it can be started again after it ended.
 
@@ -85,18 +92,10 @@ class ChildProcess:
     async def start(self) -> None:
         if self.running:
             raise ComponentFailed(f"{self.name} is already running.")
-        account = f"{self._account.user}:{self._account.group}" if self._account else "-"
-        # fmt: off
-        launch = [
-            sys.executable, "-I", "-S", str(_LAUNCHER),
-            str(os.getpid()), str(int(self._death_signal)), account,
-        ]
-        # fmt: on
         with self._open_log() as log:
             self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
-                *launch,
-                *self.command,
+                *ending_with_us(self.command, self._death_signal, self._account),
                 stdin=asyncio.subprocess.DEVNULL,
                 # Directly into the file without `on_line`, so that a busy event loop never slows the child.
                 stdout=log if self._on_line is None else asyncio.subprocess.PIPE,
