@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -128,7 +129,7 @@ class Container:
 
     def _run(self, step: str) -> None:
         for folder in ("/src", "/wheels", "/opt/build", "/opt/holdfast"):
-            step = step.replace(f" {folder}", f" {quote(str(self.inside(folder)))}")
+            step = re.sub(rf"(^| ){folder}\b", rf"\1{quote(str(self.inside(folder)))}", step)
         outcome = subprocess.run(
             ["/bin/sh", "-ec", step],
             cwd=self.workdir,
@@ -179,6 +180,27 @@ def test_what_is_installed_is_whole(container: Container) -> None:
         ["python", "-c", asked], cwd=container.workdir, env=container.environment(), capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
+
+
+_INSTALLED = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({found.name.lower().replace("_", "-").replace(".", "-"): found.version for found in distributions()}))
+"""
+
+
+def test_its_bill_of_materials_lists_what_is_installed(container: Container) -> None:
+    answer = subprocess.run(
+        ["python", "-c", _INSTALLED],
+        cwd=container.workdir,
+        env=container.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    document = json.loads(container.inside("/opt/holdfast/sbom.cdx.json").read_text())
+    listed = [found for found in document["components"] if found.get("purl", "").startswith("pkg:pypi/")]
+    assert {found["name"]: found["version"] for found in listed} == json.loads(answer.stdout)
 
 
 def test_nothing_can_be_installed_with_what_is_in_it(container: Container) -> None:
