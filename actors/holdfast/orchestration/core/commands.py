@@ -221,6 +221,12 @@ class Commands:
         given_up, self._given_up = self._given_up, []
         return given_up
 
+    def release(self) -> None:
+        """Breaks the reference cycles of the commands without a result, when the code has ended."""
+        for command in (*self._open.values(), *self._new):
+            if command.promise is not None:
+                command.promise.release()
+
     def _forget_subscription(self, event: history.EventSubscribed) -> None:
         self._open.pop(event.seq, None)
         waiting = self._subscriptions.get(event.name, {})

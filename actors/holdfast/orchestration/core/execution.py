@@ -376,6 +376,7 @@ class Execution:
 
     def close(self) -> None:
         self.loop.discard()
+        self.commands.release()
 
     def dispatched_again(self, copy: Copy) -> list[Effect]:
         """Returns the effects of copied calls that the code waits for and whose answer is not copied."""
@@ -500,7 +501,7 @@ class Execution:
         elif isinstance(event, history.RequestReceived):
             self.mailboxes.put(request_box(event.name), event.data, event.request_id)
         elif answered is not None and not answered.promise.done():
-            answered.promise.set_result(event)
+            answered.promise.resolve(event)
 
     async def _run(self) -> Any:
         if self.started.start_at is not None:

@@ -171,6 +171,8 @@ class ReplayLoop(SandboxedLoop, OrderingLoop):
         if self._closed:
             return
         self._closed = True
+        # It belongs to the commands, which have timers of this loop.
+        self._keep_timer = _keep_none
         self._ready.clear()
         self._due.clear()
         self._generators.clear()
@@ -349,6 +351,10 @@ class ReplayLoop(SandboxedLoop, OrderingLoop):
             if isinstance(result, Exception):
                 message = f"an error occurred while the asynchronous generator {generator!r} was closed"
                 self.call_exception_handler({"message": message, "exception": result, "asyncgen": generator})
+
+
+def _keep_none(timer: asyncio.TimerHandle) -> None:
+    """Stands for the timers of a loop that was closed."""
 
 
 def _keep_for_good(task: asyncio.Task[Any]) -> None:

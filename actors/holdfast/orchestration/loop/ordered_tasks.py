@@ -60,12 +60,22 @@ class Promise(OrderedFuture[str]):
 
     on_withdrawal: Callable[[], None] | None = None
 
+    def resolve(self, answer: Any) -> None:
+        """Sets the result."""
+        self.set_result(answer)
+        self.release()
+
     def cancel(self, msg: Any | None = None) -> bool:
         if not super().cancel(msg):
             return False
         if self.on_withdrawal is not None:
             self.on_withdrawal()
+        self.release()
         return True
+
+    def release(self) -> None:
+        """Drops ``on_withdrawal``, which refers back to the promise: without it the cycle is left to the collector."""
+        self.on_withdrawal = None
 
 
 class _ByLoop(type):
