@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.behaviour import schemathesis_hooks as hooks
 from tests.behaviour.stacks import EMBEDDED, on_every_stack, on_stacks
-from tests.support.checkout import ROOT
+from tests.support.checkout import MODULE_PATH
 from tests.support.rest import Queue
 from tests.support.runs import start
 
@@ -37,7 +37,7 @@ async def test_no_answer_is_a_fault_or_undocumented(server: Server) -> None:
         await queue.lock(count=100, ttl_seconds=300)
     for instance_id, orchestration in ((hooks.RUNNING, "waiting"), (hooks.ENDED, "echo")):
         assert (await start(server, orchestration, instance_id=instance_id)).status == 202
-    paths = {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": hooks.__name__}
+    paths = {"PYTHONPATH": MODULE_PATH, "SCHEMATHESIS_HOOKS": hooks.__name__}
     program = await asyncio.create_subprocess_exec(
         *(Path(sys.executable).with_name("schemathesis"), "run", f"{server.url}/openapi.json"),
         *("--seed", str(SEED), "--max-examples", str(EXAMPLES), "--no-color", "--warnings", "off"),

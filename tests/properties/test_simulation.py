@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.properties.simulation import simulate
-from tests.support.checkout import ROOT
+from tests.support.checkout import MODULE_PATH
 from tests.support.seeds import fresh_seeds
 
 OPERATIONS = 40_000
@@ -29,7 +29,7 @@ def test_a_seed_stands_for_one_run_in_every_process() -> None:
     here = simulate(seed)
     code = f"from tests.properties.simulation import simulate; print(simulate({seed}))"
     for hashes in ("1", "2"):
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hashes}
+        environment = os.environ | {"PYTHONPATH": MODULE_PATH, "PYTHONHASHSEED": hashes}
         there = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
         )

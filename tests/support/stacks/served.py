@@ -18,7 +18,7 @@ from yarl import URL
 
 from holdfast.local import ChildProcess
 from holdfast.local.ports import free_port
-from tests.support.checkout import ROOT
+from tests.support.checkout import MODULE_PATH
 from tests.support.stacks.base import ABSENT, CallFailed, Stack
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class ServedStack(Stack):
             (self.folder / "holdfast.toml").write_text(self.settings)
         # One installation, also when it has several processes.
         environment = {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": MODULE_PATH,
             "HOLDFAST_ACTOR_SECRET": "that of all processes",
             **(environment or {}),
         }
