@@ -58,3 +58,12 @@ async def test_a_worker_goes_on_with_the_trace_and_an_orderly_stop_exports_it(
         "        OrchestrationActor Complete",
         "        POST /orchestrations/{instance_id}/outcome",
     ]
+
+
+async def test_spans_are_printed_without_a_collector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    async with Server(tmp_path) as server, aiohttp.ClientSession(server.url) as session:
+        async with session.post("/queue/orders/push", json={"item": 1}) as answer:
+            assert answer.status == 200
+        assert await server.stop() == 0
+        assert '"name": "POST /queue/{queue}/push"' in server.logged()

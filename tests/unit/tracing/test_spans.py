@@ -138,6 +138,24 @@ def test_an_exporter_that_is_not_installed_is_an_error(monkeypatch: pytest.Monke
     assert spans.tracer() is None
 
 
+def test_a_protocol_whose_exporter_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    with pytest.raises(SettingsError, match="otlp_proto_grpc"):
+        environment.set_up()
+
+
+def test_without_the_extra_the_log_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    # Importing it raises ImportError.
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    environment.set_up()
+    assert spans.tracer() is None
+    assert "pip install 'holdfast[tracing]'" in caplog.text
+
+
 def test_without_the_variables_opentelemetry_is_not_imported() -> None:
     code = (
         "import sys, holdfast, holdfast.client.api.connection, holdfast.worker.worker\n"
