@@ -1,4 +1,7 @@
-"""A long run: ``python -m tests.behaviour.security.fuzz [SECONDS] [SEED]``, from the root of the checkout."""
+"""A long run: ``python -m tests.behaviour.security.fuzz [SECONDS] [SEED] [dapr]``, from the root of the checkout.
+
+With ``dapr`` the server is beside a real daprd.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def main() -> int:
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else secrets.randbits(32)
     folder = Path(tempfile.mkdtemp(prefix="holdfast-fuzz-"))
     print(f"seed {seed}, {seconds:g} s, server and large requests in {folder}", flush=True)
-    outcome = asyncio.run(run(folder, seed, seconds))
+    outcome = asyncio.run(run(folder, seed, seconds, with_dapr="dapr" in sys.argv[3:]))
     print(outcome.report())
     return 1 if outcome.findings else 0
 

@@ -28,7 +28,7 @@ KEYS = ("begun", "committed", "failed")
 #: In every payload of a tenant, and in nothing else.
 MARKERS = {tenant: f"payload-of-{tenant}-{hashlib.sha256(tenant.encode()).hexdigest()[:16]}" for tenant in TENANTS}
 _LARGE_ITEM = 700_000
-_APP = "tests.behaviour.security.fuzz.app:app"
+APP = "tests.behaviour.security.fuzz.app:app"
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,23 @@ class FuzzedServer(Server):
     """``holdfast serve`` with the tokens of all callers; its log is JSON."""
 
     def __init__(self, folder: Path) -> None:
-        tokens = folder / "tokens.toml"
-        tokens.touch(mode=0o600)
-        tokens.write_text("\n".join(_tables()))
         self.log = folder / "server.log"
-        self.grpc_port = free_port()
-        options = ("--tokens", str(tokens), "--log-format", "json", "--grpc-port", str(self.grpc_port))
-        super().__init__(folder, _APP, *options, imports=ROOT)
+        self.grpc_port: int | None = free_port()
+        options = ("--tokens", str(write_tokens(folder)), "--log-format", "json", "--grpc-port", str(self.grpc_port))
+        super().__init__(folder, APP, *options, imports=ROOT)
+
+    @property
+    def actors_url(self) -> str:
+        """Where Dapr's actor API is."""
+        return self.url
+
+
+def write_tokens(folder: Path) -> Path:
+    """Writes the file of the tokens of all callers."""
+    tokens = folder / "tokens.toml"
+    tokens.touch(mode=0o600)
+    tokens.write_text("\n".join(_tables()))
+    return tokens
 
 
 def _tables() -> Iterator[str]:
@@ -98,7 +108,9 @@ async def fill(ask: Ask, tenant: str, number: int) -> None:
         taken = await ask("POST", f"/queue/{queue}/pop?require_ack=true&count=5", None)
         if taken and "lock_id" in taken:
             await ask("POST", f"/queue/{queue}/dead-letter", {"lock_id": taken["lock_id"], "reason": MARKERS[tenant]})
-        await ask("POST", f"/queue/{queue}/pop?require_ack=true&count=5&ttl_seconds=20", None)
+        # The first locks are there when the others have been made; later ones expire while requests use them.
+        seconds = 20 if number else 300
+        await ask("POST", f"/queue/{queue}/pop?require_ack=true&count=5&ttl_seconds={seconds}", None)
     for dedup_id in ("a", "b"):
         await ask("POST", "/queue/dedup/push", {"item": payload, "dedup_id": dedup_id, "idempotency_key": "begun"})
     shown = await ask("GET", "/queue/large", None)
