@@ -1,4 +1,4 @@
-"""Evaluates tilt/Tiltfile as Tilt does, with stand-ins that record what its builtins are told."""
+"""Evaluates Tiltfiles as Tilt does, with stand-ins that record what its builtins are told."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Resource:
 
 
 class Tilt:
-    def __init__(self, settings: dict[str, str], missing: str | None) -> None:
+    def __init__(self, settings: dict[str, str], missing: str | None, file: Path = TILTFILE) -> None:
+        self._folder = str(file.parent)
         self.resources: dict[str, Resource] = {}
         self._settings = settings
         self._missing = missing
@@ -71,7 +72,7 @@ class Tilt:
         return self._settings
 
     def _main_dir(self) -> str:
-        return str(TILTFILE.parent)
+        return self._folder
 
     def _join(self, *parts: str) -> str:
         # Tilt joins as Go does: an absolute part does not begin anew, as it would in Python.
@@ -90,6 +91,12 @@ def evaluate(*, missing: str | None = None, **settings: str) -> dict[str, Resour
     `missing` is a file that is there, but not for this evaluation.
     """
     tilt = Tilt(settings, missing)
+    run(tilt, TILTFILE)
+    return tilt.resources
+
+
+def run(tilt: Tilt, file: Path) -> None:
+    """Evaluates a Tiltfile with the stand-ins that `tilt` has."""
     module = starlark.Module()
     for name in dir(tilt):
         if not name.startswith("__") and callable(method := getattr(tilt, name)):
@@ -99,6 +106,5 @@ def evaluate(*, missing: str | None = None, **settings: str) -> dict[str, Resour
     # As in Tilt's dialect, which is Go's.
     dialect.enable_f_strings = False
     library = starlark.Globals.extended_by([starlark.LibraryExtension.StructType])
-    for name, text in (("prelude", _PRELUDE), ("Tiltfile", TILTFILE.read_text())):
+    for name, text in (("prelude", _PRELUDE), ("Tiltfile", file.read_text())):
         starlark.eval(module, starlark.parse(name, text, dialect), library)
-    return tilt.resources
