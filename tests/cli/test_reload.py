@@ -112,6 +112,14 @@ async def test_a_signal_stops_both_processes(tmp_path: Path, code: Path, number:
         assert not child.is_running()
 
 
+async def test_ctrl_c_reaches_both_processes_and_stops_the_server_once_in_order(tmp_path: Path, code: Path) -> None:
+    async with reloading(tmp_path, code) as (server, _):
+        os.killpg(server.pid, signal.SIGINT)  # as a terminal does
+        assert await server.wait() == 0
+        assert server.logged().count("SIGINT: stopping") == 1
+        assert "Traceback" not in server.logged()
+
+
 async def test_a_killed_supervisor_leaves_no_server(tmp_path: Path, code: Path) -> None:
     async with reloading(tmp_path, code) as (server, _):
         [child] = psutil.Process(server.pid).children()
