@@ -233,7 +233,8 @@ class Worker:
             async with asyncio.timeout(self._queues[in_flight.batch.queue] / 3):
                 if lease := self._leases.get(job):
                     await self._renew(in_flight, job, lease)
-                if not (await self._source.standing(job)).awaited:
+                # An instance that has the outcome no longer awaits the job, which has yet to leave its queue.
+                if not (await self._source.standing(job)).awaited and not in_flight.seats[job].delivers:
                     self._stop(in_flight, job)
         except (HoldfastError, TimeoutError) as error:
             log.warning("%s: checking the running activity failed, retrying: %s", job, message_of(error))

@@ -125,8 +125,9 @@ async def meddling(ctx: Context) -> list[Any]:
 async def interrupted(ctx: Context) -> str:
     """One step, until its process was stopped for two seconds. The watchdog looks at it before and after."""
     _stay(1)
-    (FOLDER / f"in-the-step-{ctx.instance_id}").touch()
     before = time.monotonic()
+    # The process may be stopped as soon as the file is there.
+    (FOLDER / f"in-the-step-{ctx.instance_id}").touch()
     until = before + PATIENCE
     while (now := time.monotonic()) - before < 2:
         if now > until:

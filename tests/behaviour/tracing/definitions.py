@@ -22,7 +22,7 @@ async def add(number: int) -> int:
 
 @app.activity
 async def fail() -> None:
-    raise ValueError("the card 1234")
+    raise ValueError("the card of ann")
 
 
 @app.activity
@@ -69,7 +69,7 @@ async def looks(ctx: Context) -> dict[str, Any]:
 
 @app.orchestration
 async def fails(ctx: Context) -> None:
-    raise ValueError("the card 1234")
+    raise ValueError("the card of ann")
 
 
 @app.orchestration

@@ -133,9 +133,9 @@ async def step(ctx):
     [watch] = watchdog._watches.values()
     while watch.began_at is None:
         time.sleep(0.01)
-    # From here on the watchdog measures.
-    print("in the step", flush=True)
+    # From here on the watchdog measures. The process may be stopped as soon as the line is written.
     before = time.monotonic()
+    print("in the step", flush=True)
     # Runs until the process was stopped, and then until the watchdog has looked again.
     while (now := time.monotonic()) - before < 1:
         before = now

@@ -46,6 +46,7 @@ class Desk:
         #: Jobs that were given back, and how often the next calls of each kind fail.
         self.returned: list[Returned] = []
         self.failures: dict[str, list[Exception]] = defaultdict(list)
+        self.dead_letters: set[str] = set()
         #: Instances that take no outcome.
         self.unreachable: set[str] = set()
 
@@ -88,7 +89,9 @@ class Desk:
         now = asyncio.get_running_loop().time()
         self.returned += [Returned(job.item_id, counted, now, now + delay_seconds) for job in jobs]
 
-    async def dead_letter(self, batch: JobBatch, item_ids: Sequence[str], reason: str) -> None: ...
+    async def dead_letter(self, batch: JobBatch, item_ids: Sequence[str], reason: str) -> None:
+        self._fail("dead_letter")
+        self.dead_letters.update(item_ids)
 
     async def report(self, job: Job, outcome: dict[str, Any]) -> None:
         if job.item_id in self.unreachable:

@@ -203,6 +203,22 @@ def test_a_job_that_failed_inside_the_worker_is_given_back_while_the_rest_of_its
     VirtualTimeLoop.run(run())
 
 
+def test_a_poisonous_activity_becomes_a_dead_letter_although_its_instance_has_the_outcome() -> None:
+    """From then on the instance no longer awaits it, which stops activities that still run."""
+
+    async def run() -> None:
+        desk = Desk("default")
+        desk.failures["dead_letter"] = [Unavailable() for _ in range(6)]
+        desk.push("long", "poison", activity="linger", deliveries=1000)
+        async with working(desk, app.registry):
+            assert (await desk.told["poison"])["error"]["kind"] == "poison"
+            desk.unwanted.add("poison")
+            await asyncio.sleep(10 * LOCK_SECONDS)
+        assert (desk.dead_letters, desk.off) == ({"poison"}, set())
+
+    VirtualTimeLoop.run(run())
+
+
 def test_outcomes_of_unreachable_instances_hold_no_slots() -> None:
     async def run() -> None:
         desk = Desk("default")

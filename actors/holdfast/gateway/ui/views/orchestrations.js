@@ -5,7 +5,7 @@ import { useLive } from "../live.js";
 import { Badge, Problem, Time, Title } from "../parts.js";
 import { go, setFilters, toInstance, useRoute } from "../route.js";
 import { useMay } from "../session.js";
-import { html, useRef, useState } from "../view.js";
+import { html, useEffect, useRef, useState } from "../view.js";
 import { BulkActions } from "./bulk.js";
 import { useDefinitions } from "./definitions.js";
 
@@ -60,8 +60,20 @@ function Filters({ given }) {
   const change = (form) => setFilters(Object.fromEntries([...new FormData(form)].map(([key, value]) => [key, value.trim()])));
   const typed = ({ target: { form } }) => {
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => change(form), TYPING_MS);
+    timer.current = setTimeout(() => {
+      timer.current = null;
+      change(form);
+    }, TYPING_MS);
   };
+  const form = useRef();
+  // A link or the browser's history may have changed the filters. What is being typed is left alone.
+  useEffect(() => {
+    if (timer.current) return;
+    for (const field of FIELDS) {
+      const input = form.current.elements[field];
+      if (input.value.trim() !== given[field]) input.value = given[field];
+    }
+  }, [JSON.stringify(given)]);
   const now = ({ target: { form } }) => change(form);
   const rare = RARE.some((field) => given[field]);
   // A form with several fields and no button is not submitted by Enter.
@@ -69,10 +81,11 @@ function Filters({ given }) {
     if (event.key !== "Enter") return;
     event.preventDefault();
     clearTimeout(timer.current);
+    timer.current = null;
     const id = event.target.value.trim();
     if (id) go(toInstance(id));
   };
-  return html`<form class="filters" role="search" aria-label="Find instances" onSubmit=${(event) => event.preventDefault()}>
+  return html`<form ref=${form} class="filters" role="search" aria-label="Find instances" onSubmit=${(event) => event.preventDefault()}>
     <label class="grow">Instance id begins with
       <input name="id_prefix" type="search" defaultValue=${given.id_prefix} maxlength="255" autocomplete="off"
         autocapitalize="off" spellcheck=${false} placeholder="Enter opens it" onInput=${typed} onKeyDown=${open} /></label>
