@@ -111,7 +111,10 @@ async def test_an_activity_that_kills_its_worker_each_time(server: Server) -> No
 
     async def buried() -> bool:
         stats = await letters.stats()
-        return (stats["count"], stats["locked"]) == (0, 0) and stats["dead_letters"] > 0
+        # A worker that died before the instance had recorded the first push was sent the activity twice. The second
+        # item may kill the worker between its report of the first one and the dead letter: then there is none.
+        pushed_again = stats["counters"]["pushed"] > 1
+        return (stats["count"], stats["locked"]) == (0, 0) and (pushed_again or stats["dead_letters"] > 0)
 
     await eventually(buried, within=60)
     keeper.cancel()
