@@ -250,7 +250,12 @@ async def test_an_orderly_stop(tmp_path: Path) -> None:
     async with GrpcServer(tmp_path) as server, server.channel() as channel:
         stub = api_service_v1.DaprStub(channel)
         poll = stub.InvokeService(invocation("POST", "queue/q/pop", query="wait_seconds=20"))
-        await stub.GetMetadata(api_v1.GetMetadataRequest())
+
+        async def waiting() -> bool:
+            async with aiohttp.ClientSession() as session, session.get(f"{server.url}/metrics") as response:
+                return "holdfast_long_polls_waiting 1.0" in await response.text()
+
+        await eventually(waiting, what="the long poll waits")
         assert await asyncio.wait_for(server.stop(), 15) == 0
         assert b'"items":[]' in (await poll).data.value
         assert (await code_of(stub.GetMetadata(api_v1.GetMetadataRequest())))[0] == "UNAVAILABLE"
