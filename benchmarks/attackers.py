@@ -249,7 +249,7 @@ async def event_streams(attacker: Attacker, session: aiohttp.ClientSession, numb
         with contextlib.suppress(asyncio.TimeoutError):
             async with asyncio.timeout(5 + number % 5):
                 await answer.read()
-                # Of those that are refused, one a second.
+                # A refused stream is asked for again after a second.
                 await asyncio.sleep(1)
 
 
@@ -278,7 +278,7 @@ ATTACKS: dict[Callable[[Attacker, aiohttp.ClientSession, int], Awaitable[None]],
     event_streams: 60,
 }
 _NAMES = tuple(attack.__name__ for attack in ATTACKS)
-#: Those that fill something up.
+#: Attacks that have to reach a limit.
 _LIMITED = {unread_mail.__name__, event_streams.__name__}
 
 

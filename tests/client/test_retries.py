@@ -55,7 +55,7 @@ async def test_a_purge_whose_answer_is_lost_is_not_repeated_either(proxy: Faulty
 async def test_a_deletion_of_dead_letters_is_repeated_only_if_it_selects_the_same_ones(
     proxy: FaultyProxy, disturbed: Queue
 ) -> None:
-    """Otherwise it would delete those that came after the first attempt."""
+    """A second attempt would delete dead letters that came after the first one."""
     await disturbed.push_many(["a", "b"])
     async with disturbed.lock(count=2) as batch:
         await batch.dead_letter()

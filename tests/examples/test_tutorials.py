@@ -1,4 +1,4 @@
-"""What the tutorials say, done by a reader who starts in an empty folder."""
+"""Follows the tutorials: runs their commands in an empty folder and compares the output."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ async def test_connections_of_another_role_are_seen_without_privileges(
 async def test_a_source_that_comes_into_use_meanwhile_is_refused(
     tmp_path: Path, new_database: Callable[[], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its server stores from then on would be left behind."""
+    """The migration would leave behind what the server stores after its start."""
     source = make_file(tmp_path / "data" / "holdfast.db", [("holdfast||Cart||1||value", "1", 0, None)])
     postgresql = await new_database()
     moved(source, postgresql, "--create", "v2")

@@ -55,7 +55,7 @@ async def order(ctx: Context, item: str) -> str:
 
 
 class Scaler:
-    """What KEDA and the autoscaler do with a ScaledObject and the Deployment that it names, as processes here."""
+    """Plays KEDA and the autoscaler: scales the processes of the Deployment that a ScaledObject names."""
 
     def __init__(self, manifests: list[Manifest], server: Server, folder: Path) -> None:
         self._scaled = the(manifests, "ScaledObject", "holdfast-worker")["spec"]

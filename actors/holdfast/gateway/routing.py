@@ -65,7 +65,7 @@ class Endpoint:
     bulky: bool = False
     #: The maximal size of the body, in bytes.
     max_body: int = MAX_CALL
-    #: Whether a request without a trace context begins a trace: those that cause further work.
+    #: Whether a request without a trace context begins a trace. Requests that cause further work do.
     begins_trace: bool = False
 
     @cached_property

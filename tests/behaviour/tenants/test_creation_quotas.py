@@ -18,7 +18,7 @@ async def test_instances_beyond_the_quota_are_refused(server: Server) -> None:
     runs = [await Run(us, str(number)).begin("echo", number) for number in range(3)]
     for number, run in enumerate(runs):
         assert await run.output() == number
-    # Those that have ended are stored too.
+    # Ended instances count as well.
     (await Run(us, "more").start("echo")).refused_for_now(429, "CAPACITY")
     (await us.request("POST", "/orchestrations/echo/start")).refused(429, "CAPACITY")
     (await us.request("POST", f"/orchestrations/{runs[0].id}/rerun")).refused(429, "CAPACITY")

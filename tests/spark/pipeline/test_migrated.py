@@ -1,4 +1,4 @@
-"""What ``holdfast migrate`` moves adds up there, and is what it was: instances that run, locks, delayed items."""
+"""Audits a store before and after ``holdfast migrate``: running instances, locks and delayed items are the same."""
 
 from __future__ import annotations
 
